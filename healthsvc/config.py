@@ -1,0 +1,182 @@
+"""Settings: healthsvc.toml and HEALTHSVC_* variables, checked at start; an error names the setting, value and cure."""
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, HttpUrl, SecretStr, ValidationError, model_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+
+
+class SettingsError(Exception):
+    """A setting is missing, misspelt or out of range; the text names it, its value and the cure."""
+
+
+class Section(BaseModel):
+    """A table of healthsvc.toml. Unknown names are errors: a misspelt setting must not be silently ignored."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class HttpClientSettings(Section):
+    """What every HTTP client of ours needs: credentials (from files, so that they can rotate), trust, bounds."""
+
+    bearer_token_file: Path | None = Field(None, description="file holding the bearer token; re-read at each request")
+    basic_user: str = Field("", description="user of basic authentication")
+    basic_password: SecretStr | None = Field(None, description="its password; prefer basic_password_file")
+    basic_password_file: Path | None = Field(None, description="file holding the password")
+    ca_file: Path | None = Field(None, description="private certificate authority (PEM)")
+    client_certificate_file: Path | None = Field(None, description="client certificate for mutual TLS (PEM)")
+    client_key_file: Path | None = Field(None, description="its key (PEM)")
+    headers: dict[str, str] = Field(
+        default_factory=dict, description='further headers, e.g. {"X-Scope-OrgID" = "team-a"}'
+    )
+    timeout_s: float = Field(30.0, gt=0, le=600, description="seconds that one request may take")
+    attempts: int = Field(4, ge=1, le=10, description="tries of one request, backing off in between")
+
+    @model_validator(mode="after")
+    def _pairs(self) -> "HttpClientSettings":
+        if self.client_key_file and not self.client_certificate_file:
+            raise ValueError("client_key_file needs client_certificate_file beside it")
+        if self.bearer_token_file and self.basic_user:
+            raise ValueError("give bearer_token_file or basic_user, not both")
+        return self
+
+
+class PrometheusSettings(HttpClientSettings):
+    """Where the history is read from."""
+
+    url: HttpUrl | None = Field(None, description="base URL of the Prometheus API, e.g. http://prometheus:9090")
+    selector: str = Field("", description='label matchers added to every query, e.g. cluster="a",job="dcgm-exporter"')
+    shard_gpus: int = Field(
+        2000, ge=1, le=100_000, description="GPUs a query may cover before it is split by UUID prefix"
+    )
+    samples_a_query: int = Field(2_000_000, ge=10_000, le=50_000_000, description="samples one query may return")
+    concurrency: int = Field(2, ge=1, le=16, description="queries under way at a time")
+
+
+class AlertmanagerSettings(HttpClientSettings):
+    """Where alerts are pushed to."""
+
+    url: HttpUrl | None = Field(None, description="base URL of Alertmanager, e.g. http://alertmanager:9093")
+    resend_s: float = Field(60.0, ge=5, le=60, description="seconds between two sends of a firing alert")
+    external_url: str = Field("http://localhost:9920", description="where people reach this service; links in alerts")
+
+
+class CycleSettings(Section):
+    """The two loops."""
+
+    step_s: float = Field(60.0, ge=10, le=900, description="seconds between score cycles and between grid columns")
+    window_s: float = Field(7200.0, ge=1800, le=86_400, description="seconds of recent telemetry that forecasters see")
+    train_every_s: float = Field(86_400.0, ge=3600, le=7 * 86_400, description="seconds between trainings")
+    ingest_delay_s: float = Field(30.0, ge=0, le=600, description="seconds to wait for samples that arrive late")
+
+
+class HistorySettings(Section):
+    """How far back the ledger reaches."""
+
+    train_days: int = Field(60, ge=7, le=400, description="days of ledger that training sees")
+    backfill_memory_mib: int = Field(
+        1024, ge=64, le=65_536, description="memory the first walk through history may take"
+    )
+    departed_after_s: float = Field(86_400.0, ge=600, description="seconds without a sample after which a GPU leaves")
+    lost_for_s: float = Field(7 * 86_400.0, ge=3600, description="seconds that a GPU lost beside a live node is kept")
+    topology_file: Path | None = Field(None, description="topology.csv: hostname,tray,rack,cooling_loop,row,power_feed")
+
+
+class MetricsSettings(Section):
+    """What /metrics shows."""
+
+    detail: Literal["watch", "all"] = Field(
+        "watch", description="per-class families for GPUs at watch or above, or all"
+    )
+
+
+class StoreSettings(Section):
+    """Where state is kept."""
+
+    directory: Path = Field(Path("var/healthsvc"), description="ledger, journal and trained arrays")
+
+
+class ServerSettings(Section):
+    """Where the service listens."""
+
+    host: str = Field("127.0.0.1", description="address to listen on")
+    port: int = Field(9920, ge=0, le=65_535, description="port to listen on")
+
+
+class RecordedSettings(Section):
+    """A folder written by `healthsvc simulate`, read in place of a server."""
+
+    directory: Path | None = Field(None, description="folder with telemetry/, gpus.csv and topology.csv")
+
+
+class Settings(BaseSettings):
+    """All settings. Precedence: arguments, HEALTHSVC_SECTION_NAME variables, healthsvc.toml, defaults."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="HEALTHSVC_",
+        env_nested_delimiter="_",
+        env_nested_max_split=1,
+        extra="forbid",
+        frozen=True,
+    )
+
+    prometheus: PrometheusSettings = PrometheusSettings()
+    recorded: RecordedSettings = RecordedSettings()
+    alertmanager: AlertmanagerSettings = AlertmanagerSettings()
+    cycle: CycleSettings = CycleSettings()
+    history: HistorySettings = HistorySettings()
+    metrics: MetricsSettings = MetricsSettings()
+    store: StoreSettings = StoreSettings()
+    server: ServerSettings = ServerSettings()
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return (init_settings, env_settings, TomlConfigSettingsSource(settings_cls))
+
+
+def _cure(error: dict[str, Any]) -> str:
+    """What to do about one validation error, from its type and its bounds."""
+    bounds = error.get("ctx", {})
+    match error["type"]:
+        case "extra_forbidden":
+            return "no such setting; `healthsvc check-config` lists all of them"
+        case "greater_than" | "greater_than_equal" | "less_than" | "less_than_equal":
+            sign = {"greater_than": ">", "greater_than_equal": ">=", "less_than": "<", "less_than_equal": "<="}
+            bound = next(iter(bounds.values()))
+            return f"set it {sign[error['type']]} {bound:g}"
+        case "literal_error":
+            return f"choose one of {bounds.get('expected')}"
+        case _:
+            return str(error["msg"]).removeprefix("Value error, ")
+
+
+def load_settings(toml: Path | None = None, **overrides: Any) -> Settings:
+    """Settings from `toml` (default: ./healthsvc.toml if present), the environment and `overrides`.
+
+    Raises SettingsError, with one line for every setting that is wrong.
+    """
+    path = toml or Path("healthsvc.toml")
+    if toml and not toml.is_file():
+        raise SettingsError(f"--config {toml}: no such file; give the path of a healthsvc.toml")
+
+    class FromFile(Settings):
+        model_config = SettingsConfigDict(**{**Settings.model_config, "toml_file": path})
+
+    try:
+        return FromFile(**overrides)
+    except ValidationError as failure:
+        lines = [
+            f"{'.'.join(map(str, e['loc']))} = {e['input']!r}: {_cure(dict(e))}"
+            for e in failure.errors(include_url=False)
+        ]
+        raise SettingsError("\n".join(lines)) from None
+    except (ValueError, OSError) as failure:
+        raise SettingsError(f"{path}: {failure}") from None

@@ -1,0 +1,81 @@
+"""Who the GPUs are and where they sit."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+LAYERS = ("node", "tray", "rack", "cooling_loop", "row", "power_feed", "job")
+
+
+@dataclass(frozen=True, slots=True)
+class GpuId:
+    """One physical GPU. Identity is `device_id` (UUID or serial); everything else may change over its life.
+
+    `slot` is where it is plugged in (PCI bus id, else the index): a new device_id on a known slot is a swap, and the
+    newcomer inherits no history.
+    """
+
+    device_id: str
+    hostname: str = ""
+    index: str = ""
+    product: str = ""
+    slot: str = ""
+    cluster: str = ""
+
+    @property
+    def place(self) -> tuple[str, str, str]:
+        """The socket this GPU occupies: (cluster, hostname, slot)."""
+        return (self.cluster, self.hostname, self.slot or self.index)
+
+
+@dataclass(frozen=True)
+class Topology:
+    """Which GPUs share a node, rack, loop or feed.
+
+    groups: {layer: int32[gpu]}, -1 unknown; names: {layer: names by group number}; given: layers that were told to us
+    rather than inferred. A layer that is absent is wholly unknown.
+    """
+
+    groups: Mapping[str, NDArray[np.int32]]
+    names: Mapping[str, tuple[str, ...]]
+    given: frozenset[str] = frozenset()
+
+    def group(self, layer: str, gpu_count: int) -> NDArray[np.int32]:
+        """Group number of each GPU in `layer`; all -1 where the layer is unknown."""
+        known = self.groups.get(layer)
+        return known if known is not None else np.full(gpu_count, -1, np.int32)
+
+    def take(self, rows: NDArray[np.intp]) -> "Topology":
+        """The same places, seen from a subset or permutation of the GPUs."""
+        return Topology({k: v[rows] for k, v in self.groups.items()}, self.names, self.given)
+
+
+@dataclass(frozen=True)
+class Placement:
+    """topology.csv as a table: hostname -> {layer: name}; further columns of the file are kept as labels."""
+
+    by_hostname: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: MappingProxyType({}))
+
+
+def build_topology(gpus: Sequence[GpuId], placement: Placement | None = None) -> Topology:
+    """Number the places of each layer; the node comes from the hostname, the other layers from `placement`.
+
+    Names are numbered in sorted order, so the same fleet gives the same numbers whatever the order of its rows.
+    """
+    places = placement.by_hostname if placement else {}
+    labels: dict[str, list[str]] = {"node": [g.hostname for g in gpus]}
+    for layer in LAYERS[1:]:
+        column = [places.get(g.hostname, {}).get(layer, "") for g in gpus]
+        if any(column):
+            labels[layer] = column
+    groups: dict[str, NDArray[np.int32]] = {}
+    names: dict[str, tuple[str, ...]] = {}
+    for layer, column in labels.items():
+        ordered = tuple(sorted({name for name in column if name}))
+        number = {name: i for i, name in enumerate(ordered)}
+        groups[layer] = np.array([number.get(name, -1) for name in column], np.int32)
+        names[layer] = ordered
+    return Topology(groups, names, frozenset(labels))

@@ -1,0 +1,1 @@
+"""The only reader of telemetry: sources in, canonical signals on a uniform grid out."""

@@ -1,0 +1,65 @@
+"""From raw samples on a grid to a FleetWindow: counters become increments, in float64, before anything is float32."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from healthsvc.fleet import COUNTERS, FleetWindow, Signal
+from healthsvc.telemetry.source import RawGrid
+
+
+@dataclass(frozen=True)
+class CounterCarry:
+    """The last raw value of every counter by device, so that increments survive the seam between two windows."""
+
+    last: Mapping[Signal, Mapping[str, float]] = field(default_factory=lambda: MappingProxyType({}))
+
+
+def uniform_times(start_s: float, end_s: float, step_s: float) -> NDArray[np.float64]:
+    """Multiples of the step in (start, end]: windows that join have no column twice."""
+    first = np.floor(start_s / step_s) + 1
+    last = np.floor(end_s / step_s)
+    return np.arange(first, last + 1) * step_s
+
+
+def increments(
+    raw: NDArray[np.float64], before: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Counter increments [gpu, time] and the last raw value [gpu]; `before` is the value carried in (NaN: none).
+
+    A sample is compared with the newest earlier sample of its GPU, so a gap's increments land on its end. A drop is a
+    reset: the count since the restart is the new value itself (what was lost before the restart stays unknown). The
+    first sample ever has nothing to compare with: 0. NaN stays NaN.
+    """
+    seen = ~np.isnan(raw)
+    column = np.where(seen, np.arange(raw.shape[1]), -1)
+    newest = np.maximum.accumulate(column, axis=1)
+    previous = np.concatenate([np.full((len(raw), 1), -1), newest[:, :-1]], axis=1)
+    filled = np.where(previous >= 0, np.take_along_axis(raw, np.maximum(previous, 0), axis=1), before[:, None])
+    step = raw - filled
+    step = np.where(step < 0, raw, step)
+    step = np.where(seen & np.isnan(filled), 0.0, step)
+    last = newest[:, -1] if raw.shape[1] else np.full(len(raw), -1)
+    carried = np.where(last >= 0, raw[np.arange(len(raw)), np.maximum(last, 0)], before) if raw.shape[1] else before
+    return step, carried
+
+
+def frame(raw: RawGrid, carry: CounterCarry | None = None) -> tuple[FleetWindow, CounterCarry]:
+    """A FleetWindow, and the carry for the window that follows it."""
+    carry = carry or CounterCarry()
+    values: dict[Signal, NDArray[np.float32]] = {}
+    kept: dict[Signal, Mapping[str, float]] = dict(carry.last)
+    for signal, samples in raw.values.items():
+        if signal not in COUNTERS:
+            values[signal] = samples.astype(np.float32)
+            continue
+        known = carry.last.get(signal, {})
+        before = np.array([known.get(gpu.device_id, np.nan) for gpu in raw.gpus], np.float64)
+        step, last = increments(samples, before)
+        values[signal] = step.astype(np.float32)
+        fresh = {g.device_id: float(v) for g, v in zip(raw.gpus, last, strict=True) if not np.isnan(v)}
+        kept[signal] = {**known, **fresh}
+    return FleetWindow(raw.gpus, raw.times_s, values), CounterCarry(MappingProxyType(kept))
