@@ -125,7 +125,7 @@ EVENT_COLUMNS = ("row", "start_s", "end_s", "kind", "value")
 
 @dataclass(frozen=True)
 class EventLog:
-    """Episodes sorted by start: row int32, start_s, end_s float64 (`OPEN` while it lasts), kind int16, value float64."""
+    """Episodes sorted by start: row int32, start_s, end_s float64 (`OPEN`: it lasts), kind int16, value float64."""
 
     row: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
     start_s: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
