@@ -65,10 +65,18 @@ class AlertmanagerSettings(HttpClientSettings):
 class CycleSettings(Section):
     """The two loops."""
 
-    step_s: float = Field(60.0, ge=10, le=900, description="seconds between score cycles and between grid columns")
+    step_s: float = Field(
+        60.0, ge=10, le=300, description="seconds between score cycles and between grid columns; divides 600"
+    )
     window_s: float = Field(7200.0, ge=1800, le=86_400, description="seconds of recent telemetry that forecasters see")
     train_every_s: float = Field(86_400.0, ge=3600, le=7 * 86_400, description="seconds between trainings")
     ingest_delay_s: float = Field(30.0, ge=0, le=600, description="seconds to wait for samples that arrive late")
+
+    @model_validator(mode="after")
+    def _whole_steps(self) -> "CycleSettings":
+        if 600 % self.step_s:
+            raise ValueError(f"step_s = {self.step_s:g} must divide 600, the ledger's ten-minute window: try 60")
+        return self
 
 
 class HistorySettings(Section):

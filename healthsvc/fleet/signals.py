@@ -42,6 +42,7 @@ class Signal(StrEnum):
     BANKS_LOW = "banks_with_low_spares_banks"
     BANKS_NONE = "banks_without_spares_banks"
     PCIE_REPLAYS = "pcie_replays_errors"
+    DRIVER_RELOADS = "driver_reloads_restarts"  # derived: the energy counter restarts with the driver
 
     # Environment: one series a place (a node, a cooling loop), not a GPU.
     INLET = "inlet_celsius"

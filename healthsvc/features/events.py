@@ -1,0 +1,143 @@
+"""Episodes in a window of telemetry. What is returned has begun after `since_s`; what lies before is lead-in."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from healthsvc.features.medians import group_count
+from healthsvc.features.windows import preferred, thermal_throttle_seconds
+from healthsvc.fleet import LIVENESS, EventKind, EventLog, FleetWindow, Floats, Signal
+
+LEAD_IN_S = 2400.0  # a throttle onset needs 30 min without one before it, in 5 min bins
+ONSET_BIN_S = 300.0
+ONSET_DOSE = 0.01  # share of the bin
+CLEAR_BINS = 6
+LOST_COLUMNS = 3  # missed samples before a GPU counts as gone; one or two are a slow scrape
+LEAST_LOST_S = 180.0
+
+
+def detect_events(window: FleetWindow, node: NDArray[np.int32], since_s: float) -> EventLog:
+    """All episodes that begin in (since_s, end of window], sorted by start.
+
+    Blind to what the exporter hides: a repeat of the same XID leaves the gauge unchanged and is not seen; two XIDs
+    between two samples show only the later one.
+    """
+    parts = [
+        _xids(window),
+        _counted(window, preferred(window, Signal.DBE_AGGREGATE, Signal.DBE_VOLATILE), EventKind.DOUBLE_BIT_ERROR),
+        _counted(window, window.get(Signal.UNCORRECTABLE_REMAPS), EventKind.UNCORRECTABLE_REMAP),
+        _counted(window, window.get(Signal.CORRECTABLE_REMAPS), EventKind.CORRECTABLE_REMAP),
+        _counted(window, window.get(Signal.RETIRED_PAGES_DBE), EventKind.RETIRED_PAGES),
+        _counted(window, window.get(Signal.DRIVER_RELOADS), EventKind.DRIVER_RELOAD),
+        _raised(window, Signal.REMAP_FAILURE, EventKind.REMAP_FAILURE),
+        _raised(window, Signal.REMAP_PENDING, EventKind.REMAP_PENDING),
+        _onsets(window, thermal_throttle_seconds(window), EventKind.THERMAL_THROTTLE),
+        _onsets(window, window.get(Signal.HARDWARE_THERMAL_THROTTLE), EventKind.HARDWARE_THROTTLE),
+        _onsets(window, window.get(Signal.POWER_BRAKE_THROTTLE), EventKind.POWER_BRAKE),
+        _absences(window, node),
+    ]
+    log = EventLog()
+    for part in parts:
+        log = log.merged(part)
+    return log.where(log.start_s > since_s)
+
+
+def _points(
+    window: FleetWindow, at: NDArray[np.bool_], kind: EventKind, values: NDArray[Any], duration_s: float = 0.0
+) -> EventLog:
+    """An event wherever `at` [gpu, time] holds."""
+    row, column = np.nonzero(at)
+    start = window.times_s[column]
+    return EventLog(
+        row.astype(np.int32),
+        start,
+        start + duration_s,
+        np.full(len(row), kind, np.int16),
+        values[row, column].astype(np.float64),
+    )
+
+
+def _previous(values: Floats) -> tuple[Floats, NDArray[np.bool_]]:
+    """Newest earlier sample [gpu, time], NaN if none; and whether there is one."""
+    seen = ~np.isnan(values)
+    column = np.maximum.accumulate(np.where(seen, np.arange(values.shape[1]), -1), axis=1)
+    before = np.concatenate([np.full((len(values), 1), -1), column[:, :-1]], axis=1)
+    taken = np.take_along_axis(values, np.maximum(before, 0), axis=1)
+    found: Floats = np.where(before >= 0, taken, np.nan)
+    return found, before >= 0
+
+
+def _xids(window: FleetWindow) -> EventLog:
+    """A changed XID gauge, or the first code of a GPU that had been silent about XIDs while it was alive.
+
+    Some exporters show 0 until the first XID, others show no series at all: both beginnings are events. A code that
+    is there from the first column on may be months old (the gauge sticks until the driver restarts) and is none.
+    """
+    code = window.get(Signal.XID)
+    if np.isnan(code).all():
+        return EventLog()
+    before, had = _previous(code)
+    alive = np.maximum.accumulate(window.alive(LIVENESS), axis=1)
+    was_alive = np.concatenate([np.zeros((len(code), 1), bool), alive[:, :-1]], axis=1)
+    fresh = (code > 0) & np.where(had, code != before, was_alive)
+    return _points(window, fresh, EventKind.XID, code)
+
+
+def _counted(window: FleetWindow, increments: Floats, kind: EventKind) -> EventLog:
+    return _points(window, increments > 0, kind, increments)
+
+
+def _raised(window: FleetWindow, signal: Signal, kind: EventKind) -> EventLog:
+    """A flag that is up and was not up at the sample before (or has no sample before: known from here on)."""
+    flag = window.get(signal)
+    before, _ = _previous(flag)
+    return _points(window, (flag >= 1) & ~(before >= 1), kind, flag)
+
+
+def _onsets(window: FleetWindow, throttled_s: Floats, kind: EventKind) -> EventLog:
+    """Throttling that begins in a 5-minute bin after 30 clear minutes; value: the bin's dose. Flapping is one event."""
+    seen = ~np.isnan(throttled_s)
+    if not (seen & (throttled_s > 0)).any():
+        return EventLog()
+    bin_of = np.ceil(window.times_s / ONSET_BIN_S).astype(np.int64)
+    bins, starts = np.unique(bin_of, return_index=True)
+    dose = np.add.reduceat(np.where(seen, throttled_s, 0.0), starts, axis=1) / ONSET_BIN_S
+    active = dose > ONSET_DOSE
+    counts = np.cumsum(np.concatenate([np.zeros((len(active), 1)), active], axis=1), axis=1)
+    position = np.arange(len(bins))
+    recent = counts[:, position] - counts[:, np.maximum(position - CLEAR_BINS, 0)]
+    row, column = np.nonzero(active & (recent == 0))
+    start = (bins[column] - 1).astype(np.float64) * ONSET_BIN_S
+    return EventLog(
+        row.astype(np.int32),
+        start,
+        start + ONSET_BIN_S,
+        np.full(len(row), kind, np.int16),
+        np.minimum(dose[row, column], 1.0),
+    )
+
+
+def absent_columns(window: FleetWindow) -> int:
+    """How many missed columns make an absence."""
+    return max(LOST_COLUMNS, int(np.ceil(LEAST_LOST_S / window.step_s)))
+
+
+def _absences(window: FleetWindow, node: NDArray[np.int32]) -> EventLog:
+    """LOST: gone for three samples while a sibling on its node answers. GAP: gone together with the whole node."""
+    alive = window.alive(LIVENESS)
+    needed = absent_columns(window)
+    if alive.shape[1] <= needed:
+        return EventLog()
+    before = np.maximum.accumulate(alive, axis=1)
+    gone = np.zeros_like(alive)
+    run = np.lib.stride_tricks.sliding_window_view(~alive, needed, axis=1).all(axis=2)
+    gone[:, needed - 1 :] = run
+    was_gone = np.concatenate([np.zeros((len(alive), 1), bool), gone[:, :-1]], axis=1)
+    starts = gone & ~was_gone & before
+    siblings = group_count(alive, node) - alive
+    lost = starts & (siblings > 0)
+    ones = np.ones(alive.shape)
+    return _points(window, lost, EventKind.LOST, ones).merged(
+        _points(window, starts & (siblings == 0) & (node >= 0)[:, None], EventKind.GAP, ones)
+    )

@@ -1,0 +1,146 @@
+"""Ten-minute summaries: what a window of raw columns leaves behind, small enough to keep a whole day of."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from healthsvc.features.medians import nan_last, nan_max, nan_mean, nan_sum
+from healthsvc.fleet import (
+    LIVENESS,
+    FleetWindow,
+    Floats,
+    GpuId,
+    PlaceSeries,
+    Signal,
+    Topology,
+    align_rows,
+)
+
+WINDOW_S = 600.0
+
+
+@dataclass(frozen=True)
+class Summaries:
+    """columns[name] is [gpu, window]; ends_s float64[window] are multiples of ten minutes. NaN = not observed."""
+
+    gpus: tuple[GpuId, ...]
+    ends_s: NDArray[np.float64]
+    columns: Mapping[str, Floats]
+
+    def take(self, gpus: Sequence[GpuId], rows: NDArray[np.intp]) -> "Summaries":
+        """The same windows for `gpus`, whose old rows are `rows` (-1: not here before)."""
+        return Summaries(tuple(gpus), self.ends_s, {k: align_rows(v, rows) for k, v in self.columns.items()})
+
+    def joined(self, later: "Summaries") -> "Summaries":
+        """Both, for the GPUs of `later` (which must have the same rows), windows of `later` replacing equal ones."""
+        keep = ~np.isin(self.ends_s, later.ends_s)
+        columns = {
+            name: np.concatenate([self.columns[name][:, keep], later.columns[name]], axis=1) for name in later.columns
+        }
+        return Summaries(later.gpus, np.concatenate([self.ends_s[keep], later.ends_s]), columns)
+
+    def within(self, start_s: float, end_s: float) -> "Summaries":
+        """Windows that end in (start, end]."""
+        keep = (self.ends_s > start_s) & (self.ends_s <= end_s)
+        return Summaries(self.gpus, self.ends_s[keep], {k: v[:, keep] for k, v in self.columns.items()})
+
+
+def inlet_by_gpu(
+    environment: Mapping[Signal, PlaceSeries], topology: Topology, gpus: Sequence[GpuId], columns: int
+) -> Floats:
+    """The coldest-side temperature each GPU is cooled with [gpu, time]: coolant supply of its loop, else its node's
+    inlet sensor; NaN where neither is measured."""
+    found: Floats = np.full((len(gpus), columns), np.nan, np.float32)
+    for signal in (Signal.INLET, Signal.COOLANT_SUPPLY):  # the later one wins
+        series = environment.get(signal)
+        if series is None:
+            continue
+        number = {name: row for row, name in enumerate(series.names)}
+        names = topology.names.get(series.layer, ())
+        place = np.array([number.get(name, -1) for name in names] + [-1], np.intp)
+        rows = place[topology.group(series.layer, len(gpus))]
+        values = align_rows(series.values, rows)
+        found = np.where(np.isnan(values), found, values)
+    return found
+
+
+def summarise(window: FleetWindow, inlet: Floats) -> Summaries:
+    """One summary a whole ten-minute window that `window` covers; a part of one at either end is left out.
+
+    inlet: [gpu, time] as `inlet_by_gpu` gives it. The mean power is the energy counter's where there is one: exact
+    over the interval, whereas the power gauge is one sample of it (NVML, total energy since driver load).
+    """
+    width = round(WINDOW_S / window.step_s)
+    ends = np.unique(np.floor(window.times_s / WINDOW_S) * WINDOW_S)
+    ends = ends[(ends <= window.times_s[-1]) & (ends - WINDOW_S >= window.times_s[0] - window.step_s)]
+    if not len(ends) or width < 1:
+        return Summaries(window.gpus, np.zeros(0), {})
+    first = round((ends[0] - WINDOW_S - (window.times_s[0] - window.step_s)) / window.step_s)
+    shape = (len(window.gpus), len(ends), width)
+
+    def cut(values: NDArray[Any]) -> NDArray[Any]:
+        return values[:, first : first + len(ends) * width].reshape(shape)
+
+    def of(signal: Signal) -> Floats:
+        return cut(window.get(signal))
+
+    power, energy = of(Signal.POWER), of(Signal.ENERGY)
+    from_energy = nan_sum(energy) / (np.sum(~np.isnan(energy), axis=-1).clip(1) * window.step_s)
+    mean_power = np.where(from_energy > 0, from_energy, nan_mean(power))
+    throttle = thermal_throttle_seconds(window)
+    columns: dict[str, Floats] = {
+        "samples": np.sum(cut(window.alive(LIVENESS)), axis=-1).astype(np.float32),
+        "gpu_temperature_celsius": nan_mean(of(Signal.GPU_TEMPERATURE)),
+        "memory_temperature_celsius": nan_mean(of(Signal.MEMORY_TEMPERATURE)),
+        "inlet_celsius": nan_mean(cut(inlet)),
+        "power_watts": mean_power,
+        "power_range_watts": nan_max(power) + nan_max(-power),
+        "power_limit_watts": nan_last(of(Signal.POWER_LIMIT)),
+        "gpu_max_operating_limit_celsius": nan_last(of(Signal.GPU_MAX_OPERATING_LIMIT)),
+        "gpu_slowdown_limit_celsius": nan_last(of(Signal.GPU_SLOWDOWN_LIMIT)),
+        "memory_max_operating_limit_celsius": nan_last(of(Signal.MEMORY_MAX_OPERATING_LIMIT)),
+        "thermal_throttle_s": nan_sum(cut(throttle)),
+        "hardware_throttle_s": nan_sum(of(Signal.HARDWARE_THERMAL_THROTTLE)),
+        "sbe_errors": nan_sum(cut(preferred(window, Signal.SBE_AGGREGATE, Signal.SBE_VOLATILE))),
+        "dbe_errors": nan_sum(cut(preferred(window, Signal.DBE_AGGREGATE, Signal.DBE_VOLATILE))),
+        "correctable_remaps_rows": nan_sum(of(Signal.CORRECTABLE_REMAPS)),
+        "uncorrectable_remaps_rows": nan_sum(of(Signal.UNCORRECTABLE_REMAPS)),
+        "remap_pending_bool": nan_last(of(Signal.REMAP_PENDING)),
+        "remap_failure_bool": nan_max(of(Signal.REMAP_FAILURE)),
+        "retired_pages_pages": nan_sum(of(Signal.RETIRED_PAGES_DBE)),
+        "pcie_replays_errors": nan_sum(of(Signal.PCIE_REPLAYS)),
+    }
+    counts = {"sbe_errors", "dbe_errors"}
+    return Summaries(
+        window.gpus, ends, {k: v.astype(np.float64 if k in counts else np.float32) for k, v in columns.items()}
+    )
+
+
+def preferred(window: FleetWindow, first: Signal, second: Signal) -> Floats:
+    """`first` for the GPUs that report it at all, `second` for the others: never a mixture within one GPU."""
+    values = window.get(first)
+    absent = np.all(np.isnan(values), axis=1, keepdims=True)
+    chosen: Floats = np.where(~absent, values, window.get(second))
+    return chosen
+
+
+def thermal_throttle_seconds(window: FleetWindow) -> Floats:
+    """Seconds throttled by heat in each step [gpu, time]: software plus hardware counters, else the older combined
+    one, else the sampled clock event bits 5 and 6 (blind to what lies between samples). A power cap is not heat.
+    """
+    software = window.get(Signal.SOFTWARE_THERMAL_THROTTLE)
+    hardware = window.get(Signal.HARDWARE_THERMAL_THROTTLE)
+    split = np.where(np.isnan(software), hardware, software + np.where(np.isnan(hardware), 0, hardware))
+    bits = window.get(Signal.CLOCK_EVENT_REASONS)
+    known = ~np.isnan(bits)
+    heat = (np.where(known, bits, 0).astype(np.int64) & 0x60) > 0
+    sampled = np.where(known, heat * window.step_s, np.nan).astype(np.float32)
+    combined = window.get(Signal.THERMAL_THROTTLE)
+    chosen: Floats = split
+    for fallback in (combined, sampled):
+        missing = np.all(np.isnan(chosen), axis=1, keepdims=True)
+        chosen = np.where(missing, fallback, chosen)
+    return np.minimum(chosen, window.step_s)

@@ -1,0 +1,108 @@
+"""The two contracts. A forecaster is a frozen dataclass of hyper-parameters that owns no data.
+
+What it learns is an `Arrays` mapping, apart from the spec: so there is no "not fitted" error, persistence is npz
+without pickle, and swapping a model is an assignment. `healthsvc.testing.check_forecaster` proves the behaviour.
+"""
+
+from typing import ClassVar, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from healthsvc.fleet import (
+    HORIZONS_S,
+    Arrays,
+    DomainForecast,
+    FleetHistory,
+    Floats,
+    Forecast,
+    GpuId,
+    Projection,
+    Signal,
+    align_rows,
+)
+
+Pool = Literal["none", "node", "domain", "fleet"]
+
+
+class Forecaster(Protocol):
+    """Cumulative hazard of one failure class for every GPU.
+
+    name: slug = file = config section = models/ folder. requires: any-of groups; a GPU that lacks a whole group is
+    unknown (NaN, never 0). uses: what else sharpens it. pools: with the state fixed, GPUs outside a GPU's pool
+    change nothing about its forecast.
+    """
+
+    name: ClassVar[str]
+    failure_class: ClassVar[str]
+    requires: ClassVar[tuple[frozenset[Signal], ...]]
+    uses: ClassVar[frozenset[Signal]]
+    pools: ClassVar[Pool]
+
+    def fit(self, history: FleetHistory) -> Arrays:
+        """What the history teaches, as named arrays (numbers and strings only)."""
+        ...
+
+    def forecast(self, state: Arrays, history: FleetHistory, horizons_s: tuple[float, ...] = HORIZONS_S) -> Forecast:
+        """The hazards as of `history.now_s`."""
+        ...
+
+    def project(self, state: Arrays, history: FleetHistory, row: int) -> Projection:
+        """One GPU's past and future, for people to look at."""
+        ...
+
+
+class DomainForecaster(Protocol):
+    """Probability that several members of one node, rack, loop or feed are struck together."""
+
+    name: ClassVar[str]
+    failure_class: ClassVar[str]
+    requires: ClassVar[tuple[frozenset[Signal], ...]]
+    uses: ClassVar[frozenset[Signal]]
+
+    def fit(self, history: FleetHistory) -> Arrays:
+        """What the history teaches, as named arrays."""
+        ...
+
+    def forecast(self, state: Arrays, history: FleetHistory) -> DomainForecast:
+        """Probabilities per domain as of `history.now_s`, on the forecaster's own horizons."""
+        ...
+
+
+def aligned(state: Arrays, name: str, gpus: tuple[GpuId, ...], fill: float = np.nan) -> Floats:
+    """A per-GPU array of `state` in the order of `gpus`; GPUs that were not there at training get `fill`.
+
+    State is keyed by device_id, so a re-ordered fleet, a newcomer or a departed GPU changes nothing for the others.
+    """
+    rows = rows_in_state(state, gpus)
+    return align_rows(state[name], rows, fill)
+
+
+def rows_in_state(state: Arrays, gpus: tuple[GpuId, ...]) -> NDArray[np.intp]:
+    """Row of each GPU in the trained state, -1 where it is new."""
+    known = {device_id: row for row, device_id in enumerate(state["device_id"].tolist())}
+    return np.fromiter((known.get(gpu.device_id, -1) for gpu in gpus), np.intp, len(gpus))
+
+
+def device_ids(gpus: tuple[GpuId, ...]) -> NDArray[np.str_]:
+    """The key column of a state."""
+    return np.array([gpu.device_id for gpu in gpus], np.str_) if gpus else np.zeros(0, "U1")
+
+
+def observed(history: FleetHistory, requires: tuple[frozenset[Signal], ...]) -> NDArray[np.bool_]:
+    """bool[gpu]: whether every required group has at least one sample in the recent window."""
+    seen = np.ones(len(history.gpus), bool)
+    for group in requires:
+        seen &= history.recent.alive(group).any(axis=1)
+    return seen
+
+
+__all__ = [
+    "DomainForecaster",
+    "Forecaster",
+    "Pool",
+    "aligned",
+    "device_ids",
+    "observed",
+    "rows_in_state",
+]
