@@ -45,7 +45,7 @@ def domain_throttling(history: FleetHistory, dose: NDArray[np.float64]) -> NDArr
 def lost(history: FleetHistory) -> NDArray[np.bool_]:
     """bool[gpu]: no sample in the newest columns although a sibling on its node answers in them."""
     newest = history.recent.columns(slice(-absent_columns(history.recent), None))
-    alive = newest.alive(LIVENESS).any(axis=1)
+    alive = np.asarray(newest.alive(LIVENESS).any(axis=1))
     return ~alive & (group_count(alive, history.topology.group("node", len(alive))) > 0)
 
 
@@ -67,6 +67,23 @@ def _newest(log: EventLog, gpu_count: int) -> NDArray[np.float64]:
     newest = np.full(gpu_count, -np.inf)
     np.maximum.at(newest, log.row, log.start_s)
     return newest
+
+
+def _off_bus_again(events: EventLog) -> NDArray[np.int32]:
+    """Rows with an XID 79 within two weeks of a reset that followed an earlier XID 79."""
+    resets = (EventKind.DRIVER_RELOAD, EventKind.LOST, EventKind.GAP)
+    off_bus = (events.kind == EventKind.XID) & (events.value == 79)
+    told = events.where(off_bus | np.isin(events.kind, resets))
+    told = told.where(np.lexsort((told.start_s, told.row)))
+    reset = told.kind != EventKind.XID
+    first = np.full(int(told.row.max(initial=-1)) + 1, np.inf)
+    np.minimum.at(first, told.row[~reset], told.start_s[~reset])
+    before, after = slice(None, -1), slice(1, None)
+    again = reset[before] & ~reset[after] & (told.row[before] == told.row[after])
+    again &= told.start_s[after] - told.start_s[before] < RECURS_WITHIN_S
+    again &= told.start_s[before] > first[told.row[before]]
+    rows: NDArray[np.int32] = told.row[after][again]
+    return rows
 
 
 def facts(history: FleetHistory) -> Facts:
@@ -96,12 +113,7 @@ def facts(history: FleetHistory) -> Facts:
     terminal[:, 1] |= history.recent.last(Signal.REMAP_FAILURE) >= 1
     open_events[:, 2] |= gone
 
-    off_bus = events.where((events.kind == EventKind.XID) & (events.value == 79))
-    first = np.full(gpu_count, np.inf)
-    np.minimum.at(first, off_bus.row, off_bus.start_s)
-    last = _newest(off_bus, gpu_count)
-    came_back = (reset > first) & (reset < last)
-    terminal[:, 2] |= came_back & (last - first < RECURS_WITHIN_S)
+    terminal[_off_bus_again(events), 2] = True
 
     since = np.where(np.isfinite(absent), absent, history.recent.times_s[0])
     return Facts(open_events | terminal, terminal, np.where(gone, since, np.nan))

@@ -2,18 +2,16 @@
 
 P(hit <= t) = Phi((v t - d) / (s sqrt t)) + exp(2 v d / s^2) Phi((-v t - d) / (s sqrt t)) for distance d > 0, drift v
 and diffusion s (Folks and Chhikara 1978, eq. 1); with v <= 0 the total mass is exp(2 v d / s^2) < 1: it may never hit.
-The drift's posterior is normal and is integrated by Gauss-Hermite quadrature: a dozen evaluations, no random draws.
+Over a normal posterior of the drift, v ~ N(m, w^2), both terms stay normal (Whitmore 1986): with u^2 = s^2 t + w^2 t^2
+    P(hit <= t) = Phi((m t - d) / u) + exp(2 m d / s^2 + 2 d^2 w^2 / s^4) Phi(-(m t + d + 2 d w^2 t / s^2) / u).
+Blind to: an uncertain level, and a drift that changes on its way.
 """
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_ndtr, ndtr
+from scipy.special import erfcx, ndtr
 
 from healthsvc.fleet import Floats
-
-NODES = 11
-_points, _weights = np.polynomial.hermite_e.hermegauss(NODES)
-_weights = _weights / _weights.sum()
 
 
 def hit_probability(
@@ -27,16 +25,17 @@ def hit_probability(
 
     distance, drift_a_day, drift_sd, diffusion (per square root of a day): [gpu].
     """
-    d = np.maximum(distance, 1e-9)[:, None]
-    s = np.maximum(diffusion, 1e-9)[:, None]
-    root = s * np.sqrt(time_days)[None, :]
-    total = np.zeros((len(distance), len(time_days)))
-    for point, weight in zip(_points, _weights, strict=True):
-        v = (drift_a_day + point * drift_sd)[:, None]
-        direct = ndtr((v * time_days - d) / root)
-        # The exponent may overflow where the normal tail underflows: add them as logarithms.
-        reflected = np.exp(np.minimum(2 * v * d / s**2 + log_ndtr((-v * time_days - d) / root), 0.0))
-        total += weight * np.minimum(direct + reflected, 1.0)
+    t = time_days[None, :]
+    d, s = np.maximum(distance, 1e-9)[:, None], np.maximum(diffusion, 1e-9)[:, None]
+    m, ratio = drift_a_day[:, None], (drift_sd[:, None] / s) ** 2
+    root = s * np.sqrt(t * (1 + ratio * t))
+    near = (m * t - d) / root
+    far = (m * t + d + 2 * d * ratio * t) / root
+    # The exponent is (far^2 - near^2) / 2. Where it overflows, Phi(-far) = exp(-far^2 / 2) erfcx(far / sqrt 2) / 2
+    # takes it back before it is evaluated.
+    tail = np.exp(-(near**2) / 2) * erfcx(np.maximum(far, 0.0) / np.sqrt(2.0)) / 2
+    bulk = np.exp(np.minimum(2 * d * (m + d * ratio) / s**2, 0.0)) * ndtr(-far)
+    total = np.minimum(ndtr(near) + np.where(far > 0, tail, bulk), 1.0)
     return np.where((distance <= 0)[:, None], 1.0, total)
 
 
@@ -53,6 +52,7 @@ def hit_quantiles(
         p0, p1 = probability[rows, before], probability[rows, index]
         t0 = np.where(index > 0, time_days[before], 0.0)
         p0 = np.where(index > 0, p0, 0.0)
-        slope = np.where(p1 > p0, (q - p0) / np.where(p1 > p0, p1 - p0, 1.0), 1.0)
-        found[:, column] = np.where(reached.any(axis=1), t0 + slope * (time_days[index] - t0), np.nan)
+        crosses = reached.any(axis=1)
+        share = np.where(crosses, q - p0, 0.0) / np.where(crosses & (p1 > p0), p1 - p0, 1.0)
+        found[:, column] = np.where(crosses, t0 + share * (time_days[index] - t0), np.nan)
     return found

@@ -10,6 +10,8 @@ from healthsvc.fleet import Floats
 
 def nan_quantile(values: Floats, q: float) -> Floats:
     """Quantile along the last axis, skipping NaN; NaN where nothing was observed. Linear between order statistics."""
+    if not values.shape[-1]:
+        return np.full(values.shape[:-1], np.nan, values.dtype)
     ordered = np.sort(values, axis=-1)  # NaN sorts last
     count = np.sum(~np.isnan(values), axis=-1)
     position = np.maximum(count - 1, 0) * q
@@ -39,6 +41,8 @@ def nan_mean(values: Floats, weights: NDArray[Any] | None = None) -> Floats:
 
 def nan_last(values: Floats) -> Floats:
     """Newest observed value along the last axis; NaN if there is none."""
+    if not values.shape[-1]:
+        return np.full(values.shape[:-1], np.nan, values.dtype)
     seen = ~np.isnan(values)
     position = values.shape[-1] - 1 - np.argmax(seen[..., ::-1], axis=-1)
     latest: Floats = np.take_along_axis(values, position[..., None], axis=-1)[..., 0]

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 from healthsvc.fleet import DAY_S, EventLog
 
-MERGE_S = DAY_S  # events of one GPU within 24 h are one episode
-
 
 @dataclass(frozen=True)
 class Kernel:
@@ -35,13 +33,18 @@ class Kernel:
 
 
 def merge_episodes(log: EventLog) -> EventLog:
-    """First event of each episode: events of one GPU less than 24 h after the one before belong to it."""
+    """One episode a GPU and UTC day: the day's newest event.
+
+    Fixed days, because a chain of neighbouring events merged into one would make a GPU that fails more often look
+    safer. Blind to midnight: an incident across it is two episodes.
+    """
     if not len(log):
         return log
+    day = np.floor(log.start_s / DAY_S)
     order = np.lexsort((log.start_s, log.row))
-    log = log.where(order)
-    same = (np.diff(log.row) == 0) & (np.diff(log.start_s) < MERGE_S)
-    return log.where(~np.concatenate([[False], same]))
+    log, day = log.where(order), day[order]
+    followed = (np.diff(log.row) == 0) & (np.diff(day) == 0)
+    return log.where(~np.concatenate([followed, [False]]))
 
 
 def excitation(
@@ -51,13 +54,14 @@ def excitation(
 
     strength: scalar, or one a merged episode (in the order of `merge_episodes(log)`).
     """
-    episodes = log if not len(log) else log.where(log.start_s <= now_s)
+    past = log.start_s <= now_s
+    episodes, strength = log.where(past), np.broadcast_to(strength, past.shape)[past]
     extra = np.zeros((gpu_count, len(horizons_s)))
     if not len(episodes):
         return extra
     age = now_s - episodes.start_s
     ever = np.zeros(gpu_count)
-    np.maximum.at(ever, episodes.row, np.broadcast_to(strength, age.shape))
+    np.maximum.at(ever, episodes.row, strength)
     for column, horizon_s in enumerate(horizons_s):
         np.add.at(extra[:, column], episodes.row, kernel.mass(age, horizon_s) * strength)
         extra[:, column] += ever * kernel.frailty * horizon_s

@@ -36,6 +36,10 @@ class Summaries:
 
     def joined(self, later: "Summaries") -> "Summaries":
         """Both, for the GPUs of `later` (which must have the same rows), windows of `later` replacing equal ones."""
+        if not later.columns:
+            return self
+        if not self.columns:
+            return later
         keep = ~np.isin(self.ends_s, later.ends_s)
         columns = {
             name: np.concatenate([self.columns[name][:, keep], later.columns[name]], axis=1) for name in later.columns
@@ -87,8 +91,9 @@ def summarise(window: FleetWindow, inlet: Floats) -> Summaries:
     def of(signal: Signal) -> Floats:
         return cut(window.get(signal))
 
-    power, energy = of(Signal.POWER), of(Signal.ENERGY)
-    from_energy = nan_sum(energy) / (np.sum(~np.isnan(energy), axis=-1).clip(1) * window.step_s)
+    power, steps = of(Signal.POWER), covered_steps(window.get(Signal.ENERGY))
+    energy = np.where(cut(steps) > 0, of(Signal.ENERGY), np.nan)
+    from_energy = nan_sum(energy) / (cut(steps).sum(axis=-1).clip(1) * window.step_s)
     mean_power = np.where(from_energy > 0, from_energy, nan_mean(power))
     throttle = thermal_throttle_seconds(window)
     columns: dict[str, Floats] = {
@@ -117,6 +122,18 @@ def summarise(window: FleetWindow, inlet: Floats) -> Summaries:
     return Summaries(
         window.gpus, ends, {k: v.astype(np.float64 if k in counts else np.float32) for k, v in columns.items()}
     )
+
+
+def covered_steps(increments: Floats) -> NDArray[np.intp]:
+    """How many steps each increment is the sum of [gpu, time]: more than one at the end of a gap, 0 without a sample.
+
+    Also 0 for a first sample after the first column: when its counter was read before is not known.
+    """
+    column = np.arange(increments.shape[1])
+    newest = np.maximum.accumulate(np.where(np.isnan(increments), -1, column), axis=1)
+    before = np.concatenate([np.full((len(increments), 1), -1), newest[:, :-1]], axis=1)
+    known = ~np.isnan(increments) & ((before >= 0) | (column == 0))
+    return np.where(known, column - before, 0)
 
 
 def preferred(window: FleetWindow, first: Signal, second: Signal) -> Floats:

@@ -94,6 +94,7 @@ class Incident:
     members: tuple[str, ...]  # device_ids
     first_mover: str = ""
     cleared_s: float | None = None
+    last_true_s: float = 0.0  # when its condition last held; it clears 30 min after that
 
 
 @dataclass(frozen=True)

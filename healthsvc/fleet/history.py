@@ -163,13 +163,15 @@ class EventLog:
     def merged(self, other: "EventLog") -> "EventLog":
         """Both, each (row, kind, start, value) once, the later report of an end winning, in order of start."""
         joined = {n: np.concatenate([getattr(other, n), getattr(self, n)]) for n in EVENT_COLUMNS}
-        order = np.lexsort((joined["value"], joined["kind"], joined["row"], joined["start_s"]))
+        # Two XIDs may begin at one sample; of anything else the later report stands, whatever its value.
+        apart = np.where(joined["kind"] == EventKind.XID, joined["value"], 0.0)
+        order = np.lexsort((apart, joined["kind"], joined["row"], joined["start_s"]))
         log = EventLog(**{n: v[order] for n, v in joined.items()})
         if not len(log):
             return log
         same = (np.diff(log.row) == 0) & (np.diff(log.kind) == 0) & (np.diff(log.start_s) == 0)
-        only_episodes = same & ((np.diff(log.value) == 0) | (log.kind[1:] != EventKind.XID))
-        return log.where(~np.concatenate([[False], only_episodes]))
+        repeated = same & ((np.diff(log.value) == 0) | (log.kind[1:] != EventKind.XID))
+        return log.where(~np.concatenate([[False], repeated]))
 
 
 @dataclass(frozen=True)
@@ -197,6 +199,8 @@ class DailyLedger:
             if array.shape != shape:
                 raise ValueError(f"DailyLedger {name} has shape {array.shape}; needs {shape} = [gpu, day]")
         object.__setattr__(self, "features", MappingProxyType({k: frozen_array(v) for k, v in self.features.items()}))
+        for name in ("days", "exposure_h", "completeness"):
+            object.__setattr__(self, name, frozen_array(getattr(self, name)))
 
     def get(self, name: str) -> Floats:
         """The feature, or all NaN where no day has it."""

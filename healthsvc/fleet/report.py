@@ -61,10 +61,10 @@ class RiskReport:
     classes: tuple[str, ...] = CLASSES
 
     def ranking(self) -> NDArray[np.intp]:
-        """Rows, most urgent first: open events, then risk at 7 d; unknown last."""
+        """Rows, most urgent first: open events, then by band, then risk at 7 d and at 30 d; unknown last."""
         urgent = self.facts.terminal.any(1) | self.facts.open_events.any(1)
-        risk = np.nan_to_num(self.risk[:, 1].astype(np.float64), nan=-1.0)
-        return np.lexsort((-risk, ~urgent))
+        week, month = (np.where(np.isnan(self.risk[:, i]), -1.0, self.risk[:, i]) for i in (1, 2))
+        return np.lexsort((-month, -week, -self.band, ~urgent))
 
 
 @dataclass(frozen=True)

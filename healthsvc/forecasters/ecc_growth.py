@@ -166,7 +166,7 @@ class EccGrowth:
 
 
 def memory_episodes(events: EventLog) -> EventLog:
-    """Uncorrectable memory episodes: events within 24 h merged, application noise left out."""
+    """Uncorrectable memory episodes: one a GPU and UTC day, application noise left out."""
     return merge_episodes(class_events(events, "memory"))
 
 

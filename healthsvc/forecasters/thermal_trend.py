@@ -69,15 +69,16 @@ class ThermalTrend:
         trend = filter_trend(ratio, noise, self.trend)
         ready = trend.days >= self.least_days
         recent = slice(-self.load_days, None)
-        level = nan_median(absolute[:, -7:])
+        peers = nan_median((absolute - ratio)[:, -7:])  # 0 for a GPU without peers
+        first_days = np.where(np.cumsum(~np.isnan(ratio), axis=1) <= self.least_days, ratio, np.nan)
         limits = board_limits(daily.gpus)
         return {
             "device_id": device_ids(daily.gpus),
             "fitted_day": np.array(float(daily.days[-1]) if len(daily.days) else np.nan),
-            "level_log": np.where(ready, level, np.nan),
+            "level_log": np.where(ready, trend.level + peers, np.nan),
             "slope_log_per_day": np.where(ready, trend.slope, np.nan),
             "slope_sd": np.sqrt(trend.slope_var),
-            "excess_log": np.where(ready, trend.level - nan_median(ratio[:, : self.least_days]), np.nan),
+            "excess_log": np.where(ready, trend.level - nan_median(first_days), np.nan),
             "days": trend.days.astype(np.float64),
             "power_q95_watts": nan_quantile(daily.get("power_q95_watts")[:, recent], 0.9).astype(np.float64),
             "inlet_q95_celsius": nan_quantile(daily.get("inlet_q95_celsius")[:, recent], 0.9).astype(np.float64),

@@ -52,7 +52,7 @@ class ThrottlingCascade:
     def fit(self, history: FleetHistory) -> Arrays:
         """Onset rate of each GPU per day, shrunk to the fleet's."""
         gpus = len(history.gpus)
-        onsets = history.events.of(EventKind.THERMAL_THROTTLE)
+        onsets = history.events.known_at(history.now_s).of(EventKind.THERMAL_THROTTLE)
         counts = np.bincount(onsets.row, minlength=gpus).astype(np.float64)
         exposure_days = np.sum(history.daily.exposure_h, axis=1, dtype=np.float64) / 24.0
         prior_days = self.prior_gpu_years * 365.25

@@ -25,6 +25,18 @@ def uniform_times(start_s: float, end_s: float, step_s: float) -> NDArray[np.flo
     return np.arange(first, last + 1) * step_s
 
 
+def _predecessors(
+    raw: NDArray[np.float64], before: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The newest earlier sample of each cell's GPU [gpu, time] (NaN: none), and each GPU's last sample [gpu]."""
+    if not raw.shape[1]:
+        return raw, before
+    column = np.where(np.isnan(raw), -1, np.arange(raw.shape[1]))
+    newest = np.maximum.accumulate(column, axis=1)
+    filled = np.where(newest >= 0, np.take_along_axis(raw, np.maximum(newest, 0), axis=1), before[:, None])
+    return np.concatenate([before[:, None], filled[:, :-1]], axis=1), filled[:, -1]
+
+
 def increments(
     raw: NDArray[np.float64], before: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -34,17 +46,16 @@ def increments(
     reset: the count since the restart is the new value itself (what was lost before the restart stays unknown). The
     first sample ever has nothing to compare with: 0. NaN stays NaN.
     """
-    seen = ~np.isnan(raw)
-    column = np.where(seen, np.arange(raw.shape[1]), -1)
-    newest = np.maximum.accumulate(column, axis=1)
-    previous = np.concatenate([np.full((len(raw), 1), -1), newest[:, :-1]], axis=1)
-    filled = np.where(previous >= 0, np.take_along_axis(raw, np.maximum(previous, 0), axis=1), before[:, None])
-    step = raw - filled
+    previous, last = _predecessors(raw, before)
+    step = raw - previous
     step = np.where(step < 0, raw, step)
-    step = np.where(seen & np.isnan(filled), 0.0, step)
-    last = newest[:, -1] if raw.shape[1] else np.full(len(raw), -1)
-    carried = np.where(last >= 0, raw[np.arange(len(raw)), np.maximum(last, 0)], before) if raw.shape[1] else before
-    return step, carried
+    return np.where(~np.isnan(raw) & np.isnan(previous), 0.0, step), last
+
+
+def restarts(raw: NDArray[np.float64], before: NDArray[np.float64]) -> NDArray[np.float64]:
+    """1 where a counter has dropped since its GPU's sample before, 0 where it has not [gpu, time]. NaN stays NaN."""
+    previous, _ = _predecessors(raw, before)
+    return np.where(np.isnan(raw), np.nan, raw < previous)
 
 
 def frame(raw: RawGrid, carry: CounterCarry | None = None) -> tuple[FleetWindow, CounterCarry]:
@@ -60,6 +71,8 @@ def frame(raw: RawGrid, carry: CounterCarry | None = None) -> tuple[FleetWindow,
         before = np.array([known.get(gpu.device_id, np.nan) for gpu in raw.gpus], np.float64)
         step, last = increments(samples, before)
         values[signal] = step.astype(np.float32)
+        if signal is Signal.ENERGY:  # it starts anew with the driver
+            values[Signal.DRIVER_RELOADS] = restarts(samples, before).astype(np.float32)
         fresh = {g.device_id: float(v) for g, v in zip(raw.gpus, last, strict=True) if not np.isnan(v)}
         kept[signal] = {**known, **fresh}
     return FleetWindow(raw.gpus, raw.times_s, values), CounterCarry(MappingProxyType(kept))

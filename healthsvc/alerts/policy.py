@@ -1,0 +1,82 @@
+"""When an alert is due, how long it is held, when it clears and how often it may come back; all in data time."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from healthsvc.fleet import CLASSES, DAY_S
+
+HOUR_S, MINUTE_S = 3600.0, 60.0
+YEAR_S = 365.25 * DAY_S
+
+DOMAIN = "domain"
+UNKNOWN = "unknown"  # per host
+WIDE_UNKNOWN = "wide_unknown"  # one for many hosts
+FLOOD = "flood"
+
+T2_PER_GPU_YEAR = {"thermal": 0.0025, "memory": 0.038, "device_loss": 0.068}
+
+
+def watch_thresholds(t2_per_gpu_year: Mapping[str, float]) -> Mapping[str, float]:
+    """P(T2, 30 d) from which a class is at watch: five times its prior, and 1 % at least."""
+    return MappingProxyType({c: max(0.01, 5 * rate * 30 * DAY_S / YEAR_S) for c, rate in t2_per_gpu_year.items()})
+
+
+def _every(value: float) -> Mapping[str, float]:
+    return MappingProxyType(dict.fromkeys(CLASSES, value))
+
+
+@dataclass(frozen=True)
+class AlertPolicy:
+    """failure: P(grade, 7 d) per class; watch: P(T2, 30 d) per class; degrading_p: tail probability of "no change".
+
+    The failure thresholds here stand in until trained ones are given. hold_s, clear_s and cooldown_s are by group: a
+    class, or `domain`, `unknown`, `wide_unknown`, `flood`; a group that is not named has 0.
+    """
+
+    failure: Mapping[str, float] = field(default_factory=lambda: _every(0.1))
+    watch: Mapping[str, float] = field(default_factory=lambda: watch_thresholds(T2_PER_GPU_YEAR))
+    degrading_p: float = 1e-4
+    cycle_s: float = MINUTE_S
+    trend_hold_s: float = 3 * HOUR_S  # thermal and memory move slowly: one warm afternoon is no trend
+    hold_cycles: int = 2  # device_loss and domains
+    unknown_hold_s: float = 15 * MINUTE_S
+    warm_up_s: float = 15 * MINUTE_S
+    class_clear_s: float = 6 * HOUR_S
+    domain_clear_s: float = 30 * MINUTE_S  # of an incident that is missing; a cleared one has been calm for as long
+    unknown_clear_s: float = 0.0  # one sample proves that telemetry is back
+    class_cooldown_s: float = 7 * DAY_S
+    silence_s: float = 6 * HOUR_S  # an alert without news is kept this long
+    flood_window_s: float = 10 * MINUTE_S
+    flood_least: int = 10
+    flood_share: float = 0.01
+    unknown_host_share: float = 0.01
+    clear_ratio: float = 0.5  # of the threshold, so that a value beside it does not flap
+
+    def hold_s(self, group: str) -> float:
+        """How long a condition that is no fact must last."""
+        if group in ("thermal", "memory"):
+            return self.trend_hold_s
+        if group in ("device_loss", DOMAIN):
+            return self.hold_cycles * self.cycle_s
+        return self.unknown_hold_s if group == UNKNOWN else 0.0
+
+    def clear_after_s(self, group: str) -> float:
+        """How long a condition must be calm before its alert ends."""
+        if group in CLASSES:
+            return self.class_clear_s
+        if group in (UNKNOWN, WIDE_UNKNOWN):
+            return self.unknown_clear_s
+        return self.domain_clear_s if group == DOMAIN else self.flood_window_s
+
+    def cooldown_s(self, group: str) -> float:
+        """How long after its end the same class stays quiet at the same or a lower rank; never for domains."""
+        return self.class_cooldown_s if group in CLASSES else 0.0
+
+    def flood_limit(self, gpus: int) -> int:
+        """New alerts that may come within the flood window."""
+        return max(self.flood_least, int(self.flood_share * gpus))
+
+    def unknown_hosts_limit(self, hosts: int) -> int:
+        """Unknown hosts that still get an alert each."""
+        return max(self.flood_least, int(self.unknown_host_share * hosts))

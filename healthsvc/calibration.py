@@ -1,0 +1,103 @@
+"""Priors, and the monotone map from a forecaster's hazard to one that can be believed.
+
+log H' = a + b log H + c_horizon. With fewer than 20 labelled events the map is the identity and every probability is
+labelled `prior`: a number without a track record says so.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from healthsvc.fleet import CLASSES, DAY_S, Floats
+
+YEAR_S = 365.25 * DAY_S
+LEAST_EVENTS = 20
+PROBABILITY_CAP = 0.999
+
+
+@dataclass(frozen=True)
+class ClassPrior:
+    """What is believed of a class before a site's own events: rates per GPU-year, thresholds, and where they are from.
+
+    failure_p_7d: the shipped failure threshold on P(T2, 7 d); degrading_p: on change_p.
+    """
+
+    failure_class: str
+    t2_per_gpu_year: float
+    t1_per_gpu_year: float
+    gpu_years: float
+    failure_p_7d: float
+    degrading_p: float
+    source: str
+
+    def hazard(self, horizons_s: tuple[float, ...]) -> NDArray[np.float64]:
+        """Cumulative hazard [grade, horizon] of a GPU about which nothing is known."""
+        rates = np.array([self.t2_per_gpu_year, self.t1_per_gpu_year]) / YEAR_S
+        return np.asarray(rates[:, None] * np.array(horizons_s)[None, :], np.float64)
+
+
+def parse_prior(document: Mapping[str, Any]) -> ClassPrior:
+    """A models/<forecaster>/prior.json as a ClassPrior. Raises ValueError naming the key that is missing or wrong."""
+    try:
+        rates, thresholds = document["rates"], document["thresholds"]
+        prior = ClassPrior(
+            str(document["failure_class"]),
+            float(rates["t2_per_gpu_year"]),
+            float(rates["t1_per_gpu_year"]),
+            float(rates["gpu_years"]),
+            float(thresholds["failure_p_7d"]),
+            float(thresholds["degrading_p"]),
+            str(rates["source"]),
+        )
+    except KeyError as missing:
+        raise ValueError(
+            f"prior.json: key {missing} is missing; models/ecc_growth/prior.json shows all of them"
+        ) from None
+    if not 0 < prior.t1_per_gpu_year <= prior.t2_per_gpu_year:
+        raise ValueError(
+            f"prior.json of {prior.failure_class}: t1_per_gpu_year = {prior.t1_per_gpu_year} must be above 0 and at "
+            f"most t2_per_gpu_year = {prior.t2_per_gpu_year}, since T2 means T2 or worse"
+        )
+    return prior
+
+
+@dataclass(frozen=True)
+class CalibrationMap:
+    """Monotone in H (slope > 0) and in the horizon (offsets rise); events: labelled events it was fitted on."""
+
+    intercept: float = 0.0
+    slope: float = 1.0
+    offsets: tuple[float, ...] = ()
+    events: int = 0
+
+    @property
+    def calibrated(self) -> bool:
+        return self.events >= LEAST_EVENTS
+
+    def apply(self, hazard: Floats) -> Floats:
+        """Mapped cumulative hazard [..., horizon]; zero stays zero, NaN stays NaN."""
+        if not self.calibrated:
+            return hazard
+        offsets = np.array(self.offsets) if self.offsets else 0.0
+        logs = np.log(np.where(hazard > 0, hazard, 1.0))
+        mapped: Floats = np.where(hazard > 0, np.exp(self.intercept + self.slope * logs + offsets), hazard)
+        return np.maximum.accumulate(mapped, axis=-1)
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """One map a class; a class without one is at its prior."""
+
+    maps: Mapping[str, CalibrationMap] = field(default_factory=lambda: MappingProxyType({}))
+
+    def of(self, failure_class: str) -> CalibrationMap:
+        return self.maps.get(failure_class, CalibrationMap())
+
+
+def prior_hazards(priors: Mapping[str, ClassPrior], horizons_s: tuple[float, ...]) -> NDArray[np.float64]:
+    """[class, grade, horizon] in the order of CLASSES. Raises KeyError if a class has no prior."""
+    return np.stack([priors[name].hazard(horizons_s) for name in CLASSES])

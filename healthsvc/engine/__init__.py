@@ -1,0 +1,1 @@
+"""The only wiring: sources, store, forecasters and publishers become a score loop and a train loop."""

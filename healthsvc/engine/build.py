@@ -1,0 +1,126 @@
+"""From settings to a wired service: the only place that knows every part."""
+
+import csv
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from healthsvc.alerts import AlertPolicy
+from healthsvc.calibration import ClassPrior
+from healthsvc.config import Settings, SettingsError
+from healthsvc.engine.alerting import Alerting
+from healthsvc.engine.clock import Clock, LiveClock, ReplayClock
+from healthsvc.engine.progress import Progress, Silent
+from healthsvc.engine.scoring import Scorer
+from healthsvc.engine.service import Service
+from healthsvc.engine.shipped import class_priors, load_priors
+from healthsvc.features.daily import definitions
+from healthsvc.fleet import LAYERS, Placement
+from healthsvc.forecasters import shipped_domain_forecasters, shipped_forecasters
+from healthsvc.publish.alertmanager import AlertmanagerClient
+from healthsvc.publish.board import Board
+from healthsvc.publish.exposition import MetricsPage
+from healthsvc.publish.rest import Application, build_app
+from healthsvc.publish.self_metrics import SelfMetrics
+from healthsvc.store import Journal, Ledger, Shelf, StateLock, sqlite_url
+from healthsvc.telemetry.http_session import build_session
+from healthsvc.telemetry.prometheus import PrometheusSource
+from healthsvc.telemetry.recorded import RecordedSource
+from healthsvc.telemetry.source import Source
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Data time from `from_s` on, `speed` times as fast as the clock."""
+
+    from_s: float
+    speed: float
+
+
+def open_source(settings: Settings) -> Source:
+    """The source that the settings name. Raises SettingsError if they name none or two."""
+    if settings.prometheus.url and settings.recorded.directory:
+        raise SettingsError(
+            f"prometheus.url = {settings.prometheus.url} and recorded.directory = {settings.recorded.directory}: "
+            "only one can be the source; unset the other"
+        )
+    if settings.prometheus.url:
+        return PrometheusSource(settings.prometheus)
+    if settings.recorded.directory:
+        return RecordedSource(settings.recorded.directory)
+    raise SettingsError(
+        "prometheus.url is not set: give --prometheus-url, HEALTHSVC_PROMETHEUS_URL, or --recorded DIR for a recording"
+    )
+
+
+def load_placement(path: Path) -> Placement:
+    """topology.csv. Raises SettingsError naming the file and what it lacks."""
+    try:
+        with path.open(newline="") as file:
+            rows = list(csv.DictReader(file))
+    except OSError as failure:
+        raise SettingsError(f"history.topology_file = {path}: {failure.strerror}; give a readable CSV") from None
+    if rows and "hostname" not in rows[0]:
+        raise SettingsError(
+            f"history.topology_file = {path}: no column `hostname`; it needs hostname,{','.join(LAYERS[1:])}"
+        )
+    return Placement({row["hostname"]: {k: v or "" for k, v in row.items() if k != "hostname"} for row in rows})
+
+
+def alert_policy(priors: Mapping[str, ClassPrior], cycle_s: float) -> AlertPolicy:
+    """The shipped thresholds of each class."""
+    return AlertPolicy(
+        failure={name: prior.failure_p_7d for name, prior in priors.items()},
+        degrading_p=max(prior.degrading_p for prior in priors.values()),
+        cycle_s=cycle_s,
+    )
+
+
+@contextmanager
+def open_service(
+    settings: Settings, replay: Replay | None = None, progress: Progress | None = None
+) -> Iterator[tuple[Service, Application]]:
+    """A wired service and its web application; the state directory is locked while it is open.
+
+    Raises SettingsError, StoreError (directory taken, unwritable), SourceError (a recording that cannot be read).
+    """
+    step_s = settings.cycle.step_s
+    directory = Path(settings.store.directory)
+    documents = load_priors()
+    priors = class_priors(documents)
+    with ExitStack() as stack:
+        source = open_source(settings)
+        stack.enter_context(StateLock(directory))
+        journal = stack.enter_context(Journal(sqlite_url(directory)))
+        placement = (
+            load_placement(settings.history.topology_file) if settings.history.topology_file else source.placement()
+        )
+        self_metrics = SelfMetrics()
+        client = None
+        if settings.alertmanager.url:
+            session = stack.enter_context(build_session(settings.alertmanager))
+            client = AlertmanagerClient(settings.alertmanager, session, step_s, self_metrics.alerts_sent)
+        clock: Clock = LiveClock(step_s, settings.cycle.ingest_delay_s)
+        if replay:
+            span = source.span()
+            clock = ReplayClock(replay.from_s, replay.speed, step_s, span[1] if span else None)
+        board = Board()
+        page = MetricsPage(self_metrics.render)
+        service = Service(
+            settings=settings,
+            source=source,
+            placement=placement,
+            clock=clock,
+            scorer=Scorer(shipped_forecasters(documents), shipped_domain_forecasters(documents), priors),
+            ledger=Ledger(directory, definitions()),
+            shelf=Shelf(directory),
+            journal=journal,
+            alerting=Alerting(alert_policy(priors, step_s), journal, client, settings.alertmanager.resend_s),
+            board=board,
+            page=page,
+            self_metrics=self_metrics,
+            progress=progress or Silent(),
+            replaying=replay is not None,
+        )
+        yield service, build_app(board, page, step_s)

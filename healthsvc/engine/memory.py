@@ -1,0 +1,277 @@
+"""What the running service remembers of the fleet: the recent window, today's summaries, the ledger, the events.
+
+Mutable, and touched by the engine's own thread only; `history()` gives the immutable view that everything else reads.
+Every part has the roster's GPUs in the roster's rows.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from healthsvc.config import Settings
+from healthsvc.engine.digest import (
+    chunk_seconds,
+    digest_span,
+    inverse,
+    join_columns,
+    newest_sample_s,
+)
+from healthsvc.engine.roster import Roster
+from healthsvc.features.daily import DAILY_FEATURES, daily_row
+from healthsvc.features.events import LEAD_IN_S, detect_events
+from healthsvc.features.windows import WINDOW_S, Summaries, inlet_by_gpu, summarise
+from healthsvc.fleet import (
+    DAY_S,
+    DailyLedger,
+    EventLog,
+    FleetHistory,
+    FleetWindow,
+    GpuId,
+    Placement,
+    PlaceSeries,
+    Signal,
+    Topology,
+    align_rows,
+    build_topology,
+)
+from healthsvc.store.ledger import Ledger
+from healthsvc.telemetry.grid import CounterCarry, frame, uniform_times
+from healthsvc.telemetry.source import RawGrid, Source
+
+OnRead = Callable[[RawGrid], None]
+REFRESH_S = 3600.0  # how often today's unfinished row is computed again
+
+
+def empty_ledger(gpus: tuple[GpuId, ...] = ()) -> DailyLedger:
+    """A ledger without a day."""
+    none = np.zeros((len(gpus), 0), np.float32)
+    return DailyLedger(gpus, np.zeros(0, np.int64), dict.fromkeys(DAILY_FEATURES, none), none, none)
+
+
+def joined_days(before: DailyLedger, after: DailyLedger) -> DailyLedger:
+    """Two ledgers of the same GPUs, one behind the other; days of `after` replace equal ones."""
+    keep = ~np.isin(before.days, after.days)
+    features = {name: np.concatenate([before.get(name)[:, keep], after.get(name)], axis=1) for name in DAILY_FEATURES}
+    return DailyLedger(
+        after.gpus,
+        np.concatenate([before.days[keep], after.days]),
+        features,
+        np.concatenate([before.exposure_h[:, keep], after.exposure_h], axis=1),
+        np.concatenate([before.completeness[:, keep], after.completeness], axis=1),
+        after.unfinished,
+    )
+
+
+def joined_places(
+    before: Mapping[Signal, PlaceSeries], after: Mapping[Signal, PlaceSeries], columns: int
+) -> dict[Signal, PlaceSeries]:
+    """Environment series one behind the other, the newest `columns` kept; a place that one part lacks is NaN there."""
+    found: dict[Signal, PlaceSeries] = {}
+    for signal in {*before, *after}:
+        parts = [part[signal] for part in (before, after) if signal in part]
+        names = tuple(sorted({name for part in parts for name in part.names}))
+        blocks = []
+        for part, width in ((before, columns), (after, columns)):
+            other = next(iter(part.values()), None)
+            width = other.values.shape[1] if other is not None else width
+            series = part.get(signal)
+            if series is None:
+                blocks.append(np.full((len(names), width), np.nan, np.float32))
+                continue
+            number = {name: row for row, name in enumerate(series.names)}
+            rows = np.array([number.get(name, -1) for name in names], np.intp)
+            blocks.append(align_rows(series.values.astype(np.float32), rows))
+        found[signal] = PlaceSeries(parts[-1].layer, names, np.concatenate(blocks, axis=1)[:, -columns:])
+    return found
+
+
+@dataclass
+class FleetMemory:
+    """See the module. `now_s`: data time of the newest column; `digested_s`: end of the newest ten-minute summary."""
+
+    settings: Settings
+    placement: Placement | None
+    roster: Roster
+    recent: FleetWindow
+    carry: CounterCarry
+    environment: dict[Signal, PlaceSeries]
+    today: Summaries
+    finished: DailyLedger
+    events: EventLog
+    topology: Topology
+    _daily: DailyLedger | None = field(default=None, init=False)
+    _refreshed_s: float = field(default=-np.inf, init=False)
+
+    @property
+    def now_s(self) -> float:
+        return self.recent.now_s
+
+    @property
+    def gpus(self) -> tuple[GpuId, ...]:
+        return self.roster.gpus
+
+    def history(self) -> FleetHistory:
+        """The immutable view as of now; today's row is renewed every hour."""
+        if self._daily is None or self.now_s - self._refreshed_s >= REFRESH_S:
+            self._daily = self._with_today()
+            self._refreshed_s = self.now_s
+        return FleetHistory(self.recent, self._daily, self.events, self.topology, dict(self.environment))
+
+    def _with_today(self) -> DailyLedger:
+        if not self.today.columns or not len(self.today.ends_s):
+            return self.finished
+        day = int((self.today.ends_s[-1] - 1) // DAY_S)
+        row = daily_row(self.today, self.topology, self.settings.cycle.step_s, day, unfinished=True)
+        return joined_days(self.finished, row)
+
+    def advance(self, source: Source, now_s: float, on_read: OnRead) -> None:
+        """Read what has come since the last column, up to `now_s`. Raises SourceError; nothing changes then."""
+        step_s = self.settings.cycle.step_s
+        times = uniform_times(self.now_s, now_s, step_s)
+        if not len(times):
+            return
+        since_s = self.now_s
+        raw = source.read(times)
+        on_read(raw)
+        window, carry = frame(raw, self.carry)
+        self._admit(window)
+        window = window.take(self.gpus, self._rows_in(raw.gpus))
+        keep = round(self.settings.cycle.window_s / step_s)
+        self.carry = carry
+        self.recent = join_columns(self.recent, window).columns(slice(-keep, None))
+        self.environment = joined_places(self.environment, raw.environment, len(self.recent.times_s))
+        self._dismiss()
+        lead = round(LEAD_IN_S / step_s) + len(times)
+        node = self.topology.group("node", len(self.gpus))
+        fresh = detect_events(self.recent.columns(slice(-lead, None)), node, since_s)
+        if len(fresh):
+            self.events = self.events.merged(fresh)
+            self._daily = None
+        self._summarise()
+
+    def _rows_in(self, gpus: tuple[GpuId, ...]) -> NDArray[np.intp]:
+        """Row in `gpus` of each GPU of the roster, -1 where it is not in it."""
+        return inverse(self.roster.rows_of(gpus), len(self.gpus))
+
+    def _admit(self, window: FleetWindow) -> None:
+        """Let the window's GPUs join, with their newest labels."""
+        before = self.roster
+        self.roster = before.seen(window.gpus, newest_sample_s(window))
+        if self.roster.gpus != before.gpus:
+            old = np.arange(len(self.roster.gpus), dtype=np.intp)
+            old[len(before.gpus) :] = -1
+            self._renumber(old)
+
+    def _dismiss(self) -> None:
+        """Let departed and swapped GPUs leave."""
+        history = self.settings.history
+        keep = self.roster.staying(self.now_s, history.departed_after_s, history.lost_for_s)
+        if not keep.all():
+            rows = np.flatnonzero(keep)
+            self.roster = self.roster.take(rows)
+            self._renumber(rows)
+
+    def _renumber(self, old: NDArray[np.intp]) -> None:
+        """Every part in the roster's rows; `old` gives the previous row of each, -1 for a newcomer."""
+        gpus = self.roster.gpus
+        self.recent = self.recent.take(gpus, old)
+        self.today = self.today.take(gpus, old)
+        self.finished = self.finished.take(gpus, old)
+        self.events = self.events.take(old)
+        self.topology = build_topology(gpus, self.placement)
+        self._daily = None
+
+    def _summarise(self) -> None:
+        """Add the ten-minute windows that have become whole."""
+        since_s = float(self.today.ends_s[-1]) if len(self.today.ends_s) else -np.inf
+        whole_s = np.floor(self.now_s / WINDOW_S) * WINDOW_S
+        if whole_s <= since_s:
+            return
+        start_s = max(since_s, float(self.recent.times_s[0]) - self.recent.step_s)
+        window = self.recent.columns(slice(int(np.searchsorted(self.recent.times_s, start_s, "right")), None))
+        columns = len(window.times_s)
+        environment = {s: replace(p, values=p.values[:, -columns:]) for s, p in self.environment.items()}
+        fresh = summarise(window, inlet_by_gpu(environment, self.topology, self.gpus, columns))
+        self.today = self.today.joined(fresh) if self.today.columns else fresh
+
+    def finish_days(self, ledger: Ledger) -> list[int]:
+        """Write every day that has ended to the ledger, and begin the next. Raises StoreError; the day then stays in
+        memory and is written at the next call."""
+        done: list[int] = []
+        current = int(self.now_s // DAY_S)
+        while len(self.today.ends_s) and (day := int((self.today.ends_s[0] - 1) // DAY_S)) < current:
+            start_s, end_s = day * DAY_S, (day + 1) * DAY_S
+            row = daily_row(
+                self.today.within(start_s, end_s), self.topology, self.settings.cycle.step_s, day, unfinished=False
+            )
+            happened = self.events.where((self.events.start_s > start_s) & (self.events.start_s <= end_s))
+            ledger.write_day(day, row, happened, self.now_s)
+            self.finished = self._trimmed(joined_days(self.finished, row))
+            self.today = self.today.within(end_s, np.inf)
+            self._daily = None
+            done.append(day)
+        return done
+
+    def _trimmed(self, daily: DailyLedger) -> DailyLedger:
+        keep = daily.days >= daily.days[-1] - self.settings.history.train_days + 1
+        features = {name: values[:, keep] for name, values in daily.features.items()}
+        return replace(
+            daily,
+            days=daily.days[keep],
+            features=features,
+            exposure_h=daily.exposure_h[:, keep],
+            completeness=daily.completeness[:, keep],
+        )
+
+
+def recall(
+    source: Source, ledger: Ledger, now_s: float, settings: Settings, placement: Placement | None, on_read: OnRead
+) -> FleetMemory:
+    """Memory as of `now_s`: the ledger's finished days, today and the recent window from the source.
+
+    Raises SourceError if the source does not answer.
+    """
+    step_s, today = settings.cycle.step_s, int(now_s // DAY_S)
+    finished, events = ledger.read(today - settings.history.train_days, today - 1)
+    whole_s = np.floor(now_s / WINDOW_S) * WINDOW_S
+    chunk_s = chunk_seconds(max(len(finished.gpus), 64), step_s, settings.history.backfill_memory_mib)
+    digest = digest_span(source, today * DAY_S, float(whole_s), step_s, chunk_s, placement, on_read)
+
+    start_s = now_s - settings.cycle.window_s
+    lead = source.read(uniform_times(start_s - 600.0, start_s, step_s))
+    _, carry = frame(lead, CounterCarry())
+    raw = source.read(uniform_times(start_s, now_s, step_s))
+    on_read(raw)
+    recent, carry = frame(raw, carry)
+
+    exposed = finished.exposure_h > 0
+    newest_day = np.where(
+        exposed.any(axis=1), finished.days[exposed.shape[1] - 1 - np.argmax(exposed[:, ::-1], axis=1)], -np.inf
+    )
+    roster = Roster(finished.gpus, (newest_day + 1) * DAY_S)
+    roster = roster.seen(digest.gpus, digest.last_seen_s).seen(recent.gpus, newest_sample_s(recent))
+    history = settings.history
+    roster = roster.take(np.flatnonzero(roster.staying(now_s, history.departed_after_s, history.lost_for_s)))
+
+    def rows(gpus: tuple[GpuId, ...]) -> NDArray[np.intp]:
+        known = {gpu.device_id: row for row, gpu in enumerate(gpus)}
+        return np.fromiter((known.get(gpu.device_id, -1) for gpu in roster.gpus), np.intp, len(roster.gpus))
+
+    all_events = events.take(rows(finished.gpus)).merged(digest.events.take(rows(digest.gpus)))
+    topology = build_topology(roster.gpus, placement)
+    framed = recent.take(roster.gpus, rows(recent.gpus))
+    late = detect_events(framed, topology.group("node", len(roster.gpus)), float(whole_s))
+    return FleetMemory(
+        settings=settings,
+        placement=placement,
+        roster=roster,
+        recent=framed,
+        carry=carry,
+        environment=dict(raw.environment),
+        today=digest.summaries.take(roster.gpus, rows(digest.gpus)),
+        finished=finished.take(roster.gpus, rows(finished.gpus)),
+        events=all_events.merged(late),
+        topology=topology,
+    )

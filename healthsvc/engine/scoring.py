@@ -1,0 +1,70 @@
+"""The score cycle and the train cycle as functions of a history: no source, no store, no clock."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from healthsvc.calibration import Calibration, ClassPrior
+from healthsvc.features.facts import facts
+from healthsvc.fleet import Arrays, FleetHistory, Forecast, Incident, Snapshot
+from healthsvc.forecasters.base import DomainForecaster, Forecaster, observed
+from healthsvc.forecasters.throttling_cascade import throttling_now
+from healthsvc.incidents import update_incidents
+from healthsvc.risk import DOMAIN_FAILURE_P_2H, fuse
+
+HOUR_S = 3600.0
+DAILY_STATE = frozenset({"thermal_trend", "ecc_growth"})  # scored hourly, or when an event arrives
+
+State = Mapping[str, Arrays]
+
+
+@dataclass
+class Scorer:
+    """The forecasters in service with what they need to become a report. Keeps only the last hour's slow forecasts."""
+
+    forecasters: tuple[Forecaster, ...]
+    domain_forecasters: tuple[DomainForecaster, ...]
+    priors: Mapping[str, ClassPrior]
+    calibration: Calibration = field(default_factory=Calibration)
+    _kept: dict[str, tuple[object, Forecast]] = field(default_factory=dict, init=False, repr=False)
+
+    def train(self, history: FleetHistory) -> dict[str, Arrays]:
+        """Fit every forecaster: {name: arrays}."""
+        states = {f.name: f.fit(history) for f in self.forecasters}
+        return states | {f.name: f.fit(history) for f in self.domain_forecasters}
+
+    def score(
+        self, state: State, history: FleetHistory, previous: Snapshot | None, trained_at_s: float | None
+    ) -> Snapshot:
+        """One cycle: forecasts, facts, incidents, fusion. previous: bands and incidents carry on from it."""
+        forecasts = {f.failure_class: self._forecast(f, state, history) for f in self.forecasters if f.name in state}
+        domains = tuple(f.forecast(state[f.name], history) for f in self.domain_forecasters if f.name in state)
+        incidents: tuple[Incident, ...] = previous.report.incidents if previous else ()
+        for domain in domains:
+            incidents = update_incidents(incidents, history, domain, throttling_now(history)[0], DOMAIN_FAILURE_P_2H)
+        band = None
+        if previous is not None:
+            before = {g.device_id: b for g, b in zip(previous.report.gpus, previous.report.band.tolist(), strict=True)}
+            same = previous.report.gpus is history.gpus
+            band = (
+                previous.report.band if same else np.array([before.get(g.device_id, -1) for g in history.gpus], np.int8)
+            )
+        report = fuse(history, forecasts, facts(history), self.priors, self.calibration, domains, incidents, band)
+        return Snapshot(report, history, dict(state), trained_at_s)
+
+    def _forecast(self, forecaster: Forecaster, state: State, history: FleetHistory) -> Forecast:
+        """Fresh, or for daily-state forecasters the hour's own, blanked where a GPU has fallen silent since."""
+        if forecaster.name not in DAILY_STATE:
+            return forecaster.forecast(state[forecaster.name], history)
+        key = (int(history.now_s // HOUR_S), len(history.events), id(history.gpus), id(state[forecaster.name]))
+        kept = self._kept.get(forecaster.name)
+        if kept is None or kept[0] != key:
+            kept = (key, forecaster.forecast(state[forecaster.name], history))
+            self._kept[forecaster.name] = kept
+            return kept[1]
+        silent = ~observed(history, forecaster.requires)
+        if not silent.any():
+            return kept[1]
+        hazard = np.where(silent[:, None, None], np.float32(np.nan), kept[1].cumulative_hazard)
+        return replace(kept[1], cumulative_hazard=hazard)

@@ -1,0 +1,294 @@
+"""The loops: walk the history, train, score, publish; and what happens when one of them fails."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from threading import Event
+from typing import Any
+
+import structlog
+
+from healthsvc.config import Settings
+from healthsvc.engine.alerting import Alerting
+from healthsvc.engine.clock import Clock
+from healthsvc.engine.digest import days_to_walk, digest_day
+from healthsvc.engine.memory import FleetMemory, recall
+from healthsvc.engine.progress import Progress
+from healthsvc.engine.scoring import Scorer
+from healthsvc.fleet import DAY_S, GPU_SIGNALS, Arrays, Placement, Snapshot
+from healthsvc.publish.board import Board
+from healthsvc.publish.exposition import MetricsPage
+from healthsvc.publish.metrics import render_fleet
+from healthsvc.publish.self_metrics import SelfMetrics
+from healthsvc.store import Journal, Ledger, Shelf, StoreError
+from healthsvc.telemetry.source import RawGrid, Source, SourceError
+
+log = structlog.get_logger()
+MISSED_CYCLES = 3
+RETRY_S = 10.0
+
+
+@dataclass
+class Service:
+    """One running service. Its thread is the only writer of the board, the page and the state directory."""
+
+    settings: Settings
+    source: Source
+    placement: Placement | None
+    clock: Clock
+    scorer: Scorer
+    ledger: Ledger
+    shelf: Shelf
+    journal: Journal
+    alerting: Alerting
+    board: Board
+    page: MetricsPage
+    self_metrics: SelfMetrics
+    progress: Progress
+    stop: Event = field(default_factory=Event)
+    replaying: bool = False
+    _state: dict[str, Arrays] = field(default_factory=dict, init=False)
+    _trained_at_s: float | None = field(default=None, init=False)
+
+    def run(self) -> None:
+        """Until `stop`, or until a replay has ended (its last snapshot stays up)."""
+        now_s = self.clock.first_s()
+        memory = self._begin(now_s)
+        missed = 0
+        while memory is not None and not self.stop.is_set():
+            try:
+                self._advance(memory, now_s)
+                self._maintain(memory)
+                self._cycle(memory)
+                missed = 0
+            except SourceError as failure:
+                missed += 1
+                self._miss(memory, failure, missed)
+            following_s = self._wait(now_s)
+            if following_s is None:
+                break
+            now_s = following_s
+            if now_s - memory.now_s > self.settings.cycle.window_s / 2:
+                memory = self._begin(now_s)  # a long outage: today has to be read again
+        if self.replaying and not self.stop.is_set():
+            log.info("replay finished", at_s=now_s)
+            self._hold()
+
+    def train_once(self, now_s: float) -> dict[str, Arrays]:
+        """Walk the history, train, put the arrays on the shelf. Raises SourceError."""
+        self._walk(now_s)
+        memory = recall(self.source, self.ledger, now_s, self.settings, self.placement, self._on_read)
+        self._train(memory)
+        return self._state
+
+    def score_once(self, now_s: float) -> Snapshot:
+        """One report as of `now_s`, trained on what the shelf or the history holds. Raises SourceError."""
+        self._walk(now_s)
+        memory = recall(self.source, self.ledger, now_s, self.settings, self.placement, self._on_read)
+        self._load_or_train(memory)
+        return self.scorer.score(self._state, memory.history(), None, self._trained_at_s)
+
+    # -- the stages of a run ------------------------------------------------------------------------------------------
+
+    def _begin(self, now_s: float) -> FleetMemory | None:
+        """Walk and recall, retrying while the source is down; None on `stop`."""
+        while not self.stop.is_set():
+            self._beat()
+            try:
+                self._walk(now_s)
+                memory = recall(self.source, self.ledger, now_s, self.settings, self.placement, self._on_read)
+                self._load_or_train(memory)
+                return memory
+            except SourceError as failure:
+                self.self_metrics.failed("read")
+                log.error("source not reached", where=failure.where, what=failure.what, cure=failure.cure)
+                self._status(source_ok=False, source_message=str(failure))
+                if self.stop.wait(RETRY_S):
+                    break
+        return None
+
+    def _walk(self, now_s: float) -> None:
+        """Backwards through the history, a day at a time; what is on disk stays there, so a restart resumes."""
+        span = self.source.span()
+        if span is None:
+            log.warning(
+                "no GPU history found", source=self.source.name, cure="check the URL and the exporter's metrics"
+            )
+            return
+        history = self.settings.history
+        days = days_to_walk(self.ledger, now_s, history.train_days, span[0])
+        with self.progress.task("reading history", len(days), "days") as advance:
+            for done, day in enumerate(days):
+                if self.stop.is_set():
+                    return
+                self._status(backfill_days=(done, len(days)))
+                with self._timed("backfill"):
+                    digest_day(
+                        self.source,
+                        self.ledger,
+                        day,
+                        now_s,
+                        self.settings.cycle.step_s,
+                        history.backfill_memory_mib,
+                        self.placement,
+                        self._on_read,
+                    )
+                advance()
+        self._status(backfill_days=None)
+
+    def _load_or_train(self, memory: FleetMemory) -> None:
+        """Arrays of an earlier run if they are fresh enough and whole, else a training."""
+        found: dict[str, Arrays] = {}
+        oldest_s = memory.now_s
+        for name in self._names():
+            kept = self.shelf.load_latest(name, not_after_s=memory.now_s)
+            if kept is not None:
+                found[name], oldest_s = kept[0], min(oldest_s, kept[1])
+        due_s = memory.now_s - self.settings.cycle.train_every_s
+        if len(found) == len(self._names()) and oldest_s > due_s:
+            self._state, self._trained_at_s = found, oldest_s
+        else:
+            self._train(memory)
+
+    def _train(self, memory: FleetMemory) -> None:
+        with self._timed("train"):
+            self._state = self.scorer.train(memory.history())
+        self._trained_at_s = memory.now_s
+        for name, arrays in self._state.items():
+            try:
+                self.shelf.save(name, arrays, memory.now_s, {"gpus": len(memory.gpus)})
+            except StoreError as failure:
+                self.self_metrics.failed("shelf")
+                log.error("trained arrays not saved", error=str(failure))
+        log.info("trained", gpus=len(memory.gpus), days=len(memory.finished.days), events=len(memory.events))
+
+    def _advance(self, memory: FleetMemory, now_s: float) -> None:
+        with self._timed("read"):
+            memory.advance(self.source, now_s, self._on_read)
+
+    def _maintain(self, memory: FleetMemory) -> None:
+        """Finished days to the ledger; late days read again; training when it is due."""
+        try:
+            for day in memory.finish_days(self.ledger):
+                log.info("day written", day=day)
+                late = [d for d in self.ledger.incomplete_days(memory.now_s) if d < day]
+                for again in late:
+                    digest_day(
+                        self.source,
+                        self.ledger,
+                        again,
+                        memory.now_s,
+                        self.settings.cycle.step_s,
+                        self.settings.history.backfill_memory_mib,
+                        self.placement,
+                        self._on_read,
+                    )
+        except StoreError as failure:
+            self.self_metrics.failed("ledger")
+            log.error("day not written; it stays in memory and is tried again", error=str(failure))
+        if self._trained_at_s is None or memory.now_s - self._trained_at_s >= self.settings.cycle.train_every_s:
+            self._train(memory)
+
+    def _cycle(self, memory: FleetMemory) -> None:
+        """Score, decide, publish."""
+        with self._timed("score"):
+            history = memory.history()
+            snapshot = self.scorer.score(self._state, history, self.board.snapshot, self._trained_at_s)
+        with self._timed("decide"):
+            decision = self.alerting.decide(snapshot.report)
+        with self._timed("publish"):
+            fleet = render_fleet(snapshot, self.settings.metrics.detail)
+            self.board.snapshot, self.board.decision = snapshot, decision
+            self.page.publish(fleet, time.monotonic() + MISSED_CYCLES * self._cycle_wall_s())
+        self._keep_incidents(snapshot)
+        self._measure(memory)
+        self._status(
+            ready=True,
+            last_cycle_s=time.monotonic(),
+            missed_cycles=0,
+            source_ok=True,
+            source_message="",
+            replay_s=memory.now_s if self.replaying else None,
+        )
+
+    def _miss(self, memory: FleetMemory, failure: SourceError, missed: int) -> None:
+        """A cycle without data: the last snapshot stays and says how old it is; nothing is invented."""
+        self.self_metrics.failed("read")
+        log.error("cycle missed", missed=missed, where=failure.where, what=failure.what, cure=failure.cure)
+        self._status(missed_cycles=missed, source_ok=False, source_message=str(failure))
+        if missed >= MISSED_CYCLES:
+            self.page.drop()
+            self.board.decision = self.alerting.source_is_down(self.source.name, str(failure), memory.now_s)
+
+    # -- small things --------------------------------------------------------------------------------------
+
+    def _names(self) -> list[str]:
+        return [f.name for f in self.scorer.forecasters] + [f.name for f in self.scorer.domain_forecasters]
+
+    def _cycle_wall_s(self) -> float:
+        """How long a cycle may take before it counts as missed; a replay has no pace of its own to miss."""
+        return max(self.settings.cycle.step_s, 60.0)
+
+    def _wait(self, now_s: float) -> float | None:
+        """The next step's time, beating and resending meanwhile."""
+        self._beat()
+        self.alerting.resend()
+        following_s = self.clock.next_s(now_s, self.stop)
+        self._beat()
+        return following_s
+
+    def _hold(self) -> None:
+        """A finished replay: keep its last report up, and keep its alerts alive."""
+        while not self.stop.wait(1.0):
+            self._beat()
+            self.alerting.resend()
+            self._status(last_cycle_s=time.monotonic())
+            if self.board.snapshot is not None:
+                fleet = render_fleet(self.board.snapshot, self.settings.metrics.detail)
+                self.page.publish(fleet, time.monotonic() + 60.0)
+            self.stop.wait(20.0)
+
+    def _keep_incidents(self, snapshot: Snapshot) -> None:
+        try:
+            self.journal.save_incidents(snapshot.report.incidents)
+        except StoreError as failure:
+            self.self_metrics.failed("journal")
+            log.error("incidents not saved", error=str(failure))
+
+    def _measure(self, memory: FleetMemory) -> None:
+        self.self_metrics.report_made(memory.now_s)
+        for signal in GPU_SIGNALS:
+            values = memory.recent.values.get(signal)
+            newest = values[:, -MISSED_CYCLES:] if values is not None else None
+            seen = 0.0 if newest is None or not len(newest) else float((newest == newest).any(axis=1).mean())
+            self.self_metrics.signal_missing(signal.value, 1.0 - seen)
+
+    def _on_read(self, raw: RawGrid) -> None:
+        self.self_metrics.samples_read(raw.samples, len(raw.warnings))
+        for warning in raw.warnings:
+            log.warning("source warning", source=self.source.name, warning=warning)
+        self._beat()
+
+    def _status(self, **changes: Any) -> None:
+        self.board.status = replace(self.board.status, heartbeat_s=time.monotonic(), **changes)
+
+    def _beat(self) -> None:
+        self._status()
+
+    @contextmanager
+    def _timed(self, stage: str) -> Iterator[None]:
+        began_s = time.monotonic()
+        try:
+            yield
+        finally:
+            self.self_metrics.stage_took(stage, time.monotonic() - began_s)
+
+
+def history_end_s(source: Source, now_s: float) -> float:
+    """The newest moment that the source can answer for; `now_s` where it does not say."""
+    span = source.span()
+    return now_s if span is None else min(now_s, span[1])
+
+
+__all__ = ["DAY_S", "Service", "history_end_s"]

@@ -1,0 +1,218 @@
+"""Evidence in plain words: why a GPU stands where it stands, and what to do about it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from healthsvc.fleet import CLASSES, Band, EventKind, FleetHistory, RiskReport
+from healthsvc.fleet.history import DAY_S
+from healthsvc.fleet.xids import XIDS_BY_CLASS
+
+HOUR_S = 3600.0
+
+
+@dataclass(frozen=True)
+class Xid:
+    """One row of the XID catalogue: what it says and the vendor's immediate action."""
+
+    meaning: str
+    action: str
+
+
+# NVIDIA XID catalogue (read 2025-10), hardware-relevant codes only.
+XIDS: dict[int, Xid] = {
+    46: Xid("GPU stopped processing", "reset the GPU"),
+    48: Xid("double-bit ECC error", "drain the node and reset the GPU"),
+    62: Xid("PMU halt", "reset the GPU"),
+    63: Xid("row remap or page retirement recorded", "reset the GPU at the next drain"),
+    64: Xid("row remap or page retirement failed", "reset the GPU and open an RMA case"),
+    74: Xid("NVLink error", "check the link; reset the GPU"),
+    79: Xid("GPU has fallen off the bus", "restart the bare-metal node"),
+    92: Xid("high rate of correctable errors", "watch it"),
+    94: Xid("contained uncorrectable error", "restart the application, reset at the next drain"),
+    95: Xid("uncontained uncorrectable error", "reset the GPU"),
+    119: Xid("GSP RPC timeout", "reset the GPU"),
+    120: Xid("GSP error", "reset the GPU"),
+    136: Xid("link training failed", "reset the GPU"),
+    140: Xid("unrecovered ECC error", "reset the GPU"),
+    143: Xid("GPU initialisation failed", "reset the GPU; RMA if it persists"),
+    157: Xid("resource retirement failed", "open an RMA case"),
+    158: Xid("GPU fatal timeout", "reset the GPU"),
+    160: Xid("HBM channel repaired", "no immediate action"),
+    161: Xid("HBM channel repair failed", "open an RMA case"),
+    171: Xid("uncorrectable DRAM error", "drain the node and reset the GPU"),
+    172: Xid("uncorrectable SRAM error", "drain the node and reset the GPU"),
+}
+
+WATCH_IT = "Keep it in service and watch it."
+
+
+def duration(seconds: float) -> str:
+    """A length of time as people say it."""
+    if seconds < 2 * HOUR_S:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / HOUR_S:.0f} h" if seconds < 2 * DAY_S else f"{seconds / DAY_S:.0f} days"
+
+
+def percent(p: float) -> str:
+    """A probability as people say it."""
+    return "under 0.1 %" if p < 0.001 else f"{100 * p:.2g} %" if p < 0.995 else "over 99 %"
+
+
+@dataclass(frozen=True)
+class _Case:
+    """One GPU's row, with short names for the sentences below."""
+
+    report: RiskReport
+    history: FleetHistory
+    row: int
+    degrading_p: Mapping[str, float]
+
+    def evidence(self, failure_class: str, name: str) -> float:
+        column = self.report.evidence.get(failure_class, {}).get(name)
+        return float("nan") if column is None else float(column[self.row])
+
+    def p_7d(self, column: int) -> float:
+        return float(self.report.probability[self.row, column, 0, 1])
+
+    def notable(self, column: int) -> bool:
+        """Whether this class has something to say: a fact, a change, or a probability beyond the watch level."""
+        report, row = self.report, self.row
+        changed = report.change_p[row, column] < self.degrading_p.get(CLASSES[column], 0.0)
+        fact = report.facts.open_events[row, column] or report.facts.terminal[row, column]
+        return bool(fact or changed or (report.observed[row, column] and report.probability[row, column, 0, 2] >= 0.01))
+
+    def last_xid(self, failure_class: str) -> str:
+        """The newest XID of this class in words, or nothing."""
+        events = self.history.events
+        codes = [*XIDS_BY_CLASS.get(failure_class, {})]
+        mine = (events.row == self.row) & (events.kind == EventKind.XID) & np.isin(events.value, codes)
+        if not mine.any():
+            return ""
+        newest = np.flatnonzero(mine)[-1]
+        code = int(events.value[newest])
+        ago = duration(max(self.history.now_s - float(events.start_s[newest]), 0.0))
+        return f"XID {code} ({XIDS[code].meaning}) {ago} ago" if code in XIDS else f"XID {code} {ago} ago"
+
+
+def _chance(case: _Case, column: int, what: str) -> str:
+    source = "calibrated" if case.report.calibrated[case.row, column] else "prior"
+    return f"{what} within 7 days: {percent(case.p_7d(column))} ({source})"
+
+
+def _thermal(case: _Case) -> tuple[list[str], str]:
+    slope = case.evidence("thermal", "slope_ratio_per_day")
+    excess = case.evidence("thermal", "excess_ratio")
+    room = case.evidence("thermal", "headroom_at_q95_load_celsius")
+    reasons = []
+    if slope > 0.0005:
+        reasons.append(
+            f"Thermal resistance rises {100 * slope:.2f} % a day against its node, {100 * excess:+.0f} % so far"
+        )
+    if not np.isnan(room):
+        where = f"{room:.0f} C below the limit" if room >= 0 else f"{-room:.0f} C above the limit"
+        reasons.append(f"At the load it meets it runs {where}")
+    middle = float(case.report.time_to_limit_s[case.row, 0, 1])
+    if not np.isnan(middle):
+        early, late = (float(case.report.time_to_limit_s[case.row, 0, i]) for i in (0, 2))
+        to = duration(late) if not np.isnan(late) else "beyond 180 days"
+        reasons.append(f"Time to the limit: {duration(middle)} (80 % interval {duration(early)} to {to})")
+    reasons.append(_chance(case, 0, "Thermal throttling that costs work"))
+    if case.report.facts.open_events[case.row, 0]:
+        reasons.insert(0, "Throttled by heat for at least 30 % of the last hour")
+        return (
+            reasons,
+            "Move load away or cap its power now; inspect the thermal interface and the airflow or cold plate.",
+        )
+    return reasons, "Plan an inspection of its thermal interface and cold plate or heat sink; cap its power until then."
+
+
+def _memory(case: _Case) -> tuple[list[str], str]:
+    facts, row = case.report.facts, case.row
+    remaps = case.evidence("memory", "uncorrectable_remaps_30d_rows")
+    episodes = case.evidence("memory", "uncorrectable_episodes_90d_episodes")
+    correctable = case.evidence("memory", "correctable_errors_7d_errors")
+    reasons = []
+    if facts.terminal[row, 1]:
+        reasons.append("A row remap has failed: its memory can no longer repair itself")
+    if last := case.last_xid("memory"):
+        reasons.append(last)
+    if episodes >= 1:
+        reasons.append(
+            f"{episodes:.0f} uncorrectable memory episode(s) in 90 days, {np.nan_to_num(remaps):.0f} rows remapped"
+        )
+    if correctable > 0 and not episodes >= 1:
+        reasons.append(f"{correctable:,.0f} correctable errors in 7 days; alone they do not predict a failure")
+    if case.evidence("memory", "remap_pending_bool") >= 1:
+        reasons.append("A row remap waits for a reset")
+    reasons.append(_chance(case, 1, "Uncorrectable memory error"))
+    if facts.terminal[row, 1]:
+        return reasons, "Drain the node, confirm with the field diagnostic and open an RMA case."
+    if facts.open_events[row, 1]:
+        return (
+            reasons,
+            "Drain the node and reset the GPU, which applies pending remaps; run the field diagnostic if it recurs.",
+        )
+    if episodes >= 1:
+        return reasons, "Keep long jobs off it; at the next drain reset it and run the field diagnostic."
+    return reasons, WATCH_IT
+
+
+def _device_loss(case: _Case) -> tuple[list[str], str]:
+    facts, row = case.report.facts, case.row
+    reasons = []
+    since = float(facts.lost_s[row])
+    if not np.isnan(since):
+        ago = duration(max(case.history.now_s - since, 0.0))
+        reasons.append(f"Lost: no sample for {ago} while other GPUs of its node answer")
+    if last := case.last_xid("device_loss"):
+        reasons.append(last)
+    episodes = case.evidence("device_loss", "device_episodes_30d_episodes")
+    if episodes >= 1:
+        reasons.append(f"{episodes:.0f} device episode(s) in 30 days")
+    reasons.append(_chance(case, 2, "Device loss"))
+    if facts.terminal[row, 2]:
+        return reasons, "Drain the node and open an RMA case: it fell off the bus again within two weeks of a reboot."
+    if not np.isnan(since):
+        return (
+            reasons,
+            "Drain the node and restart it; if the GPU does not return or is lost again within 14 days, RMA.",
+        )
+    return reasons, "Reset the GPU at the next drain; reseat it and check its power and risers if this recurs."
+
+
+_SPEAKERS: tuple[Callable[[_Case], tuple[list[str], str]], ...] = (_thermal, _memory, _device_loss)
+
+
+def _blind(observed: tuple[bool, ...]) -> tuple[tuple[str, ...], str]:
+    """What to say of a GPU that too little is known about."""
+    missing = [name.replace("_", " ") for name, seen in zip(CLASSES, observed, strict=True) if not seen]
+    return (
+        (f"Too little telemetry to judge it: nothing observed for {', '.join(missing)}",),
+        "Check its exporter and enable the missing fields; until then nothing is known, which is not healthy.",
+    )
+
+
+def advise(report: RiskReport, history: FleetHistory, degrading_p: Mapping[str, float]) -> RiskReport:
+    """The report with reasons and one action for every GPU that is not healthy, the gravest class first."""
+    reasons: dict[int, tuple[str, ...]] = {}
+    actions: dict[int, str] = {}
+    said: dict[tuple[bool, ...], tuple[tuple[str, ...], str]] = {}
+    for row in np.flatnonzero(report.band == Band.UNKNOWN).tolist():
+        key = tuple(report.observed[row].tolist())
+        reasons[row], actions[row] = said.setdefault(key, _blind(key))
+    for row in np.flatnonzero(report.band >= Band.WATCH).tolist():
+        case = _Case(report, history, row, degrading_p)
+        facts = report.facts
+        weight = 4 * facts.terminal[row] + 2 * facts.open_events[row] + np.nan_to_num(report.share[row])
+        texts: list[str] = []
+        action = ""
+        for column in np.argsort(-weight, kind="stable").tolist():
+            if case.notable(column):
+                words, advice = _SPEAKERS[column](case)
+                texts += words
+                action = action or advice
+        reasons[row] = tuple(texts) or ("Its risk stands above the fleet's",)
+        actions[row] = action or WATCH_IT
+    return replace(report, reasons=reasons, actions=actions)

@@ -1,0 +1,146 @@
+"""What the REST interface answers with. Times are RFC 3339 in UTC; null means unknown, never zero."""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+BandName = Literal["unknown", "healthy", "watch", "degraded", "critical"]
+ClassName = Literal["thermal", "memory", "device_loss"]
+SortName = Literal["risk", "-risk", "uuid", "-uuid", "hostname", "-hostname", "coverage", "-coverage"]
+ByHorizon = dict[str, float | None]
+
+
+class Answer(BaseModel):
+    """`class` is a Python word, so the field is `failure_class` in here and `class` outside."""
+
+    model_config = ConfigDict(populate_by_name=True, frozen=True)
+
+
+class GpuSummary(Answer):
+    """One line of the fleet."""
+
+    uuid: str
+    gpu: str = Field(description="index on the host")
+    hostname: str
+    model: str
+    rack: str
+    band: BandName
+    risk: ByHorizon = Field(description="probability of needing service, any class, by horizon")
+    coverage: float | None = Field(description="share of the prior risk that is observed")
+    failure_class: ClassName | None = Field(alias="class", description="the class that leads the risk at 7 d")
+    open_event: bool = Field(description="a service event goes on, or a terminal fact stands")
+    reasons: list[str]
+    action: str
+
+
+class GpuPage(Answer):
+    """A page of the fleet."""
+
+    items: list[GpuSummary]
+    total: int = Field(description="GPUs that match, on all pages")
+    limit: int
+    offset: int
+    as_of: str
+
+
+class AlertModel(Answer):
+    """An alert that stands."""
+
+    fingerprint: str
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    raised_at: str
+
+
+class HeldModel(Answer):
+    """An alert that is wanted and does not fire, with the reason."""
+
+    labels: dict[str, str]
+    reason: str
+
+
+class AlertsAnswer(Answer):
+    """What fires and what is held back."""
+
+    firing: list[AlertModel]
+    held: list[HeldModel]
+    as_of: str | None
+
+
+class ClassRisk(Answer):
+    """One failure class on one GPU."""
+
+    failure_class: ClassName = Field(alias="class")
+    source: Literal["calibrated", "prior"] = Field(description="prior: not yet proven on this site's own events")
+    observed: bool = Field(description="false: no data on this class, its prior stands in")
+    probability: dict[str, ByHorizon] = Field(
+        description="by grade (T2: service event or worse; T1: terminal), horizon"
+    )
+    share: float | None = Field(description="part of the GPU's hazard at 7 d")
+    time_to_limit_seconds: ByHorizon = Field(description="by quantile; null: no crossing expected")
+    evidence: dict[str, float] = Field(description="what it rests on; names end in their unit")
+    open_event: bool = Field(description="a T2 event that goes on")
+    terminal: bool = Field(description="a T1 fact")
+
+
+class GpuDetail(Answer):
+    """Everything known on one GPU."""
+
+    uuid: str
+    gpu: str
+    hostname: str
+    model: str
+    slot: str
+    cluster: str
+    places: dict[str, str] = Field(description="rack, cooling loop and so on, where known")
+    band: BandName
+    risk: ByHorizon
+    coverage: float | None
+    classes: list[ClassRisk]
+    headroom_celsius: ByHorizon = Field(description="limit minus temperature, by sensor")
+    lost_since: str | None = Field(description="last seen then, although its node answers")
+    reasons: list[str]
+    action: str
+    alerts: list[AlertModel]
+    held: list[HeldModel]
+    as_of: str
+
+
+class IncidentModel(Answer):
+    """One common-cause event of a domain."""
+
+    id: str
+    layer: str
+    domain: str
+    state: Literal["predicted", "active", "cleared"]
+    alertname: str
+    cause: str
+    onset: str
+    cleared: str | None
+    members: list[str]
+    first_mover: str
+
+
+class StatusModel(Answer):
+    """How the service is."""
+
+    ready: bool
+    reasons: list[str]
+    missed_cycles: int
+    source_ok: bool
+    source_message: str
+    backfill_days_done: int | None
+    backfill_days_total: int | None
+    replay_position: str | None = Field(description="data time, when a recording is replayed")
+    trained_at: str | None
+
+
+class FleetAnswer(Answer):
+    """The fleet in numbers."""
+
+    gpus: int
+    bands: dict[BandName, int]
+    expected_failures: dict[str, dict[str, float]] = Field(description="service events expected, by class and horizon")
+    incidents: list[IncidentModel]
+    status: StatusModel
+    as_of: str

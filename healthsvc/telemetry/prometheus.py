@@ -1,0 +1,192 @@
+"""The source that is a real server: Prometheus, or anything with its API (Thanos, Mimir, VictoriaMetrics)."""
+
+import re
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import requests
+from numpy.typing import NDArray
+
+from healthsvc.config import PrometheusSettings
+from healthsvc.fleet import DAY_S, GpuId, Placement, PlaceSeries, Signal, first_rows
+from healthsvc.telemetry.catalogue import (
+    ENVIRONMENT_ROWS,
+    GPU_ROWS,
+    PRESENCE_METRICS,
+    EnvironmentRow,
+    to_base_units,
+)
+from healthsvc.telemetry.decode import Samples
+from healthsvc.telemetry.discovery import Found, find_gpus, find_span
+from healthsvc.telemetry.fetch import Ask, Fetcher
+from healthsvc.telemetry.identity import DEVICE_LABELS, device_id, place_name
+from healthsvc.telemetry.merge import merge_samples
+from healthsvc.telemetry.prometheus_api import PrometheusApi
+from healthsvc.telemetry.sharding import Shard, shards
+from healthsvc.telemetry.source import RawGrid
+
+NAMES_FRESH_S = 300.0  # a first XID brings a new metric: it must not wait long
+_NAMES_REACH_S = 400 * DAY_S
+_MATCHER = re.compile(r'([a-zA-Z_]\w*)\s*(?:=~|!~|!=|=)\s*"(?:\\.|[^"\\])*"')
+_EXPORTERS_OWN = frozenset({"job", "instance"})  # matchers on these name the GPU exporter, not the site
+
+
+@dataclass(frozen=True)
+class _Names:
+    """Metric names of a stretch of history, and until when (monotonic clock) they are believed."""
+
+    names: frozenset[str] = frozenset()
+    start_s: float = np.inf
+    end_s: float = -np.inf
+    until_s: float = -np.inf
+
+    def hold(self, start_s: float, end_s: float) -> bool:
+        return bool(self.names) and self.start_s <= start_s and end_s <= self.end_s and time.monotonic() < self.until_s
+
+
+class PrometheusSource:
+    """Telemetry from a Prometheus server: raw samples by range selector, a metric a query, split to suit the server.
+
+    Only metrics that exist are asked for. Blind to series without a UUID, and to samples that arrive after the read.
+    """
+
+    name = "prometheus"
+
+    def __init__(self, settings: PrometheusSettings, session: requests.Session | None = None) -> None:
+        self._settings = settings
+        self._api = PrometheusApi(settings, session)
+        self._fetch = Fetcher(self._api, settings.samples_a_query, settings.concurrency)
+        self._devices: dict[str, Found] = {}
+        self._names = _Names()
+
+    def check(self) -> None:
+        """Whether the server answers queries. Raises SourceError."""
+        self._api.check()
+
+    def metrics(self, start_s: float, end_s: float) -> frozenset[str]:
+        """Names of all metrics in [start, end], asked at most once an hour. Raises SourceError."""
+        if not self._names.hold(start_s, end_s):
+            start, end = min(start_s, end_s - _NAMES_REACH_S), end_s + 2 * NAMES_FRESH_S
+            names = self._api.metric_names(start, end)
+            self._names = _Names(names, start, end, time.monotonic() + NAMES_FRESH_S)
+        return self._names.names
+
+    def discover(self, start_s: float, end_s: float) -> tuple[GpuId, ...]:
+        """Every GPU with a liveness or XID sample in [start, end], in order of device_id. Raises SourceError."""
+        names = self.metrics(start_s, end_s)
+        selectors = [self._selector(m) for m in PRESENCE_METRICS if m in names]
+        found = find_gpus(self._api, selectors, start_s, end_s)
+        self._devices = {**self._devices, **found}
+        return tuple(found[device].gpu for device in sorted(found))
+
+    def placement(self) -> Placement | None:
+        """None: a server knows no racks."""
+        return None
+
+    def span(self) -> tuple[float, float] | None:
+        """First and last moment with GPU samples (find_span tells how exact), if any. Raises SourceError."""
+        now_s = float(self._api.points("vector(time())").values[0])
+        return find_span(self._api, [self._selector(m) for m in PRESENCE_METRICS], now_s)
+
+    def read(self, times_s: NDArray[np.float64], gpus: Sequence[GpuId] | None = None) -> RawGrid:
+        """Samples on the uniform grid `times_s` for `gpus`, or for every GPU found there. Raises SourceError.
+
+        A signal that no GPU has here is absent. One column alone counts as 60 s wide.
+        """
+        step_s = float(times_s[1] - times_s[0]) if len(times_s) > 1 else 60.0
+        start_s, end_s = float(times_s[0]) - step_s, float(times_s[-1])
+        if gpus is None:
+            gpus = self.discover(start_s, end_s)
+        elif any(gpu.device_id not in self._devices for gpu in gpus):
+            self.discover(start_s, end_s)
+        row_of = first_rows(gpus)
+        grids: dict[str, NDArray[np.float64]] = {}
+        surroundings: defaultdict[EnvironmentRow, list[Samples]] = defaultdict(list)
+
+        def take(ask: Ask, samples: Samples, columns: slice) -> None:
+            if isinstance(ask.row, EnvironmentRow):
+                surroundings[ask.row].append(samples)
+                return
+            if ask.row.metric not in grids:
+                grids[ask.row.metric] = np.full((len(row_of), len(times_s)), np.nan)
+            rows = np.array([row_of.get(device_id(labels), -1) for labels in samples.labels], np.intp)
+            scaled = replace(samples, values=to_base_units(samples.values, ask.row.signal, ask.row.scale))
+            merge_samples(grids[ask.row.metric][:, columns], scaled, rows, times_s[columns], step_s, ask.row.merge)
+
+        fetched = self._fetch(self._asks(self.metrics(start_s, end_s), gpus), times_s, step_s, take)
+        environment = {row.signal: _places(row, answers, times_s, step_s) for row, answers in surroundings.items()}
+        return RawGrid(
+            tuple(gpus),
+            times_s,
+            _coalesced(grids),
+            {signal: places for signal, places in environment.items() if places.names},
+            fetched.samples,
+            tuple(sorted(fetched.warnings)),
+        )
+
+    def _asks(self, names: frozenset[str], gpus: Sequence[GpuId]) -> list[Ask]:
+        parts = self._shards([gpu.device_id for gpu in gpus]) if gpus else []
+        of_gpus = [
+            Ask(row, self._selector(row.metric, part.matcher), part.devices)
+            for row in GPU_ROWS
+            if row.metric in names
+            for part in parts
+        ]
+        of_places = [
+            Ask(row, self._selector(row.metric, row.matcher, foreign=True), max(len(gpus), 1))
+            for row in ENVIRONMENT_ROWS
+            if row.metric in names
+        ]
+        return of_gpus + of_places
+
+    def _shards(self, wanted: Sequence[str]) -> list[Shard]:
+        """One shard without a matcher where the fleet is small and most of it is wanted; else by UUID prefix."""
+        fleet, most = len(self._devices.keys() | set(wanted)), self._settings.shard_gpus
+        if fleet <= min(most, 2 * len(wanted)):
+            return [Shard("", fleet)]
+        known: defaultdict[str, list[str]] = defaultdict(list)
+        for found in self._devices.values():
+            known[found.label].append(found.value)
+        asked: defaultdict[str, list[str]] = defaultdict(list)
+        for device in wanted:
+            where = self._devices.get(device)
+            asked[where.label if where else DEVICE_LABELS[0]].append(where.value if where else device)
+        return [shard for label, values in asked.items() for shard in shards(label, values, known[label], most)]
+
+    def _selector(self, metric: str, matcher: str = "", *, foreign: bool = False) -> str:
+        """metric{...} with the configured matchers; a `foreign` exporter is not held to the GPU exporter's job."""
+        own = self._settings.selector.strip().removeprefix("{").removesuffix("}")
+        if foreign:
+            own = ",".join(m[0] for m in _MATCHER.finditer(own) if m[1] not in _EXPORTERS_OWN)
+        inside = ",".join(part for part in (own, matcher) if part)
+        return f"{metric}{{{inside}}}" if inside else metric
+
+
+def _coalesced(grids: Mapping[str, NDArray[np.float64]]) -> dict[Signal, NDArray[np.float64]]:
+    """One grid a signal: of its metrics the first in the catalogue wins, sample by sample; without samples none."""
+    values: dict[Signal, NDArray[np.float64]] = {}
+    for row in GPU_ROWS:
+        grid = grids.get(row.metric)
+        if grid is None or np.isnan(grid).all():
+            continue
+        earlier = values.get(row.signal)
+        values[row.signal] = grid if earlier is None else np.where(np.isnan(earlier), grid, earlier)
+    return values
+
+
+def _places(
+    row: EnvironmentRow, answers: Sequence[Samples], times_s: NDArray[np.float64], step_s: float
+) -> PlaceSeries:
+    """The row's series by place, in order of name."""
+    named = [[place_name(labels, row.place_labels) for labels in samples.labels] for samples in answers]
+    names = tuple(sorted({name for each in named for name in each if name}))
+    number = {name: i for i, name in enumerate(names)}
+    grid = np.full((len(names), len(times_s)), np.nan)
+    for samples, each in zip(answers, named, strict=True):
+        rows = np.array([number.get(name, -1) for name in each], np.intp)
+        cleaned = replace(samples, values=to_base_units(samples.values, row.signal))
+        merge_samples(grid, cleaned, rows, times_s, step_s, row.merge)
+    return PlaceSeries(row.layer, names, grid.astype(np.float32))

@@ -1,0 +1,152 @@
+"""Many effects of one cause are one alert."""
+
+from dataclasses import replace
+
+from healthsvc.alerts import Held, source_down, take_over
+from healthsvc.fleet import RiskReport
+from tests.alerts.cycles import STEP_S, Cycles, endings, names, reasons
+from tests.reports import DAY_S, HOUR_S, calm_report, changed, cooling_incident, unknown, with_probability
+
+CALM = calm_report(32)
+MINUTE_S = 60.0
+
+
+def lost(report: RiskReport, count: int) -> RiskReport:
+    return changed(report, "lost_s", slice(0, count), report.as_of_s - 60)
+
+
+def test_members_of_an_open_incident_fold_under_it_for_the_thermal_class_only() -> None:
+    hot = with_probability(with_probability(CALM, 0, "thermal", week=0.3), 0, "memory", week=0.3)
+    decision = Cycles().run(replace(hot, incidents=(cooling_incident(("GPU-0000",)),)), 3 * HOUR_S)
+    assert names(decision) == [("CoolingIncident", "", ""), ("GpuFailurePredicted", "memory", "T2")]
+    assert reasons(decision) == {Held.UNDER_INCIDENT}
+
+
+def test_a_terminal_thermal_fact_does_not_fold_under_an_incident() -> None:
+    failed = changed(CALM, "terminal", (0, 0), True)
+    decision = Cycles().once(replace(failed, incidents=(cooling_incident(("GPU-0000",)),)))
+    assert ("GpuFailurePredicted", "thermal", "T1") in names(decision)
+
+
+def test_an_observed_incident_fires_at_once_and_a_predicted_one_after_two_cycles() -> None:
+    observed = replace(CALM, incidents=(cooling_incident(("GPU-0000",), "active"),))
+    predicted = replace(CALM, incidents=(cooling_incident(("GPU-0000",), "predicted"),))
+    assert names(Cycles().once(observed)) == [("CoolingIncident", "", "")]
+    assert Cycles().until(predicted, lambda d: bool(d.firing), DAY_S) == 2 * STEP_S
+
+
+def test_the_alert_of_an_incident_ends_when_the_incident_is_cleared() -> None:
+    cycles = Cycles()
+    cycles.once(replace(CALM, incidents=(cooling_incident(("GPU-0000",)),)))
+    decision = cycles.once(replace(CALM, incidents=(cooling_incident(("GPU-0000",), "cleared"),)))
+    assert (endings(decision), dict(decision.state.cases)) == (["cleared"], {})
+
+
+def test_an_incident_that_is_missing_after_a_restart_keeps_its_alert_for_half_an_hour() -> None:
+    cycles = Cycles()
+    cycles.once(replace(CALM, incidents=(cooling_incident(("GPU-0000",)),)))
+    assert cycles.until(CALM, lambda d: bool(d.resolved), DAY_S) == 30 * MINUTE_S
+
+
+def test_unknown_gpus_of_a_host_are_one_alert_after_fifteen_minutes() -> None:
+    cycles = Cycles()
+    silent = unknown(CALM, range(8))
+    assert reasons(cycles.once(silent)) == {Held.HOLD}
+    (alert,) = cycles.run(silent, 20 * MINUTE_S).firing
+    assert (alert.alertname, alert.labels["hostname"], alert.severity) == ("GpuTelemetryUnknown", "node0", "warning")
+    assert endings(cycles.once(CALM)) == ["cleared"]
+
+
+def test_nothing_is_called_unknown_in_the_first_fifteen_minutes() -> None:
+    cycles = Cycles()
+    silent = unknown(CALM, range(8))
+    cycles.once(silent)
+    cycles.now_s += DAY_S  # the service was down for a day, and its clock of silence with it
+    assert reasons(cycles.once(silent)) == {Held.WARM_UP}
+    assert cycles.until(silent, lambda d: bool(d.firing), HOUR_S) == 20 * MINUTE_S - STEP_S
+
+
+def test_many_unknown_hosts_are_one_alert() -> None:
+    everybody = calm_report(160)  # 20 hosts
+    (alert,) = Cycles().run(unknown(everybody, range(160)), HOUR_S).firing
+    assert alert.alertname == "GpuTelemetryUnknown"
+    assert "hostname" not in alert.labels
+    assert "20 hosts" in alert.annotations["summary"]
+
+
+def test_a_flood_of_new_alerts_is_one_alert_with_the_list() -> None:
+    decision = Cycles().once(lost(CALM, 12))
+    (alert,) = decision.firing
+    assert (alert.alertname, reasons(decision)) == ("HealthsvcAlertFlood", {Held.FLOOD})
+    assert "GPU-0011" in alert.annotations["description"]
+
+
+def test_alerts_below_the_limit_are_no_flood() -> None:
+    assert len(Cycles().once(lost(CALM, 10)).firing) == 10
+
+
+def test_alerts_of_the_last_ten_minutes_count_towards_the_flood() -> None:
+    cycles = Cycles()
+    cycles.once(lost(CALM, 8))
+    cycles.now_s -= STEP_S - 60  # the next cycle comes a minute later
+    assert len(cycles.once(lost(CALM, 11)).firing) == 8 + 1
+
+
+def test_the_flood_guard_never_holds_back_terminal_facts_incidents_or_escalations() -> None:
+    cycles = Cycles()
+    cycles.run(with_probability(CALM, 31, "memory", week=0.3), 3 * HOUR_S)
+    flood = changed(lost(CALM, 20), "terminal", ([30, 31], 1), True)
+    decision = cycles.once(replace(flood, incidents=(cooling_incident(("GPU-0000",)),)))
+    assert sorted(names(decision)) == [
+        ("CoolingIncident", "", ""),
+        ("GpuFailurePredicted", "memory", "T1"),
+        ("GpuFailurePredicted", "memory", "T1"),
+        ("HealthsvcAlertFlood", "", ""),
+    ]
+
+
+def test_a_predicted_escalation_passes_a_flood() -> None:
+    cycles = Cycles()
+    worse = with_probability(CALM, 31, "memory", week=0.3, terminal_week=0.2)
+    cycles.run(with_probability(CALM, 31, "memory", week=0.3), 3 * HOUR_S)
+    cycles.run(worse, 3 * HOUR_S - 2 * STEP_S)
+    assert ("GpuFailurePredicted", "memory", "T1") in names(cycles.run(lost(worse, 20), STEP_S))
+
+
+def test_a_flood_alert_ends_ten_minutes_after_the_last_folded_one() -> None:
+    cycles = Cycles()
+    cycles.once(lost(CALM, 12))
+    assert cycles.until(CALM, lambda d: bool(d.resolved), DAY_S) == 10 * MINUTE_S
+    assert not cycles.state.cases
+
+
+def test_what_is_few_enough_fires_once_the_flood_window_has_passed() -> None:
+    cycles = Cycles()
+    cycles.once(lost(CALM, 12))
+    decision = cycles.run(lost(CALM, 5), 20 * MINUTE_S)
+    assert names(decision) == [("GpuFailurePredicted", "device_loss", "T2")] * 5
+
+
+def test_after_hours_without_cycles_one_unknown_alert_takes_over_and_names_what_stood() -> None:
+    cycles = Cycles()
+    cycles.once(lost(CALM, 2))
+    decision = take_over(cycles.state, cycles.now_s, "prometheus")
+    (alert,) = decision.firing
+    assert endings(decision) == ["taken_over", "taken_over"]
+    assert "GPU-0001" in alert.annotations["took_over"]
+    again = take_over(decision.state, cycles.now_s + 60, "prometheus")
+    assert (again.firing, again.resolved) == (decision.firing, ())
+
+
+def test_what_is_still_true_after_the_outage_fires_again_at_once() -> None:
+    cycles = Cycles()
+    cycles.run(with_probability(CALM, 0, "memory", week=0.3), 3 * HOUR_S)
+    cycles.state = take_over(cycles.state, cycles.now_s, "prometheus").state
+    cycles.now_s += DAY_S
+    decision = cycles.once(with_probability(CALM, 0, "memory", week=0.3))
+    assert names(decision) == [("GpuFailurePredicted", "memory", "T2")]
+
+
+def test_a_source_outage_is_one_alert_about_the_source() -> None:
+    alert = source_down("prometheus", "connection refused", 1.0)
+    assert dict(alert.labels) == {"alertname": "HealthsvcSourceDown", "source": "prometheus", "severity": "warning"}
