@@ -60,6 +60,13 @@ def percent(p: float) -> str:
     return "under 0.1 %" if p < 0.001 else f"{100 * p:.2g} %" if p < 0.995 else "over 99 %"
 
 
+def counted(number: float, noun: str) -> str:
+    """A count with its noun; an unobserved count is said to be unknown."""
+    if np.isnan(number):
+        return f"an unknown number of {noun}s"
+    return f"{number:,.0f} {noun}{'' if round(number) == 1 else 's'}"
+
+
 @dataclass(frozen=True)
 class _Case:
     """One GPU's row, with short names for the sentences below."""
@@ -140,7 +147,7 @@ def _memory(case: _Case) -> tuple[list[str], str]:
         reasons.append(last)
     if episodes >= 1:
         reasons.append(
-            f"{episodes:.0f} uncorrectable memory episode(s) in 90 days, {np.nan_to_num(remaps):.0f} rows remapped"
+            f"{counted(episodes, 'uncorrectable memory episode')} in 90 days, {counted(remaps, 'row')} remapped in 30"
         )
     if correctable > 0 and not episodes >= 1:
         reasons.append(f"{correctable:,.0f} correctable errors in 7 days; alone they do not predict a failure")
@@ -170,7 +177,7 @@ def _device_loss(case: _Case) -> tuple[list[str], str]:
         reasons.append(last)
     episodes = case.evidence("device_loss", "device_episodes_30d_episodes")
     if episodes >= 1:
-        reasons.append(f"{episodes:.0f} device episode(s) in 30 days")
+        reasons.append(f"{counted(episodes, 'device episode')} in 30 days")
     reasons.append(_chance(case, 2, "Device loss"))
     if facts.terminal[row, 2]:
         return reasons, "Drain the node and open an RMA case: it fell off the bus again within two weeks of a reboot."

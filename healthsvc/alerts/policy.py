@@ -28,7 +28,7 @@ def _every(value: float) -> Mapping[str, float]:
 
 @dataclass(frozen=True)
 class AlertPolicy:
-    """failure: P(grade, 7 d) per class; watch: P(T2, 30 d) per class; degrading_p: tail probability of "no change".
+    """failure: P(grade, 7 d) per class; watch: P(T2, 30 d) per class; degrading_p: change_p per class.
 
     The failure thresholds here stand in until trained ones are given. hold_s, clear_s and cooldown_s are by group: a
     class, or `domain`, `unknown`, `wide_unknown`, `flood`; a group that is not named has 0.
@@ -36,7 +36,7 @@ class AlertPolicy:
 
     failure: Mapping[str, float] = field(default_factory=lambda: _every(0.1))
     watch: Mapping[str, float] = field(default_factory=lambda: watch_thresholds(T2_PER_GPU_YEAR))
-    degrading_p: float = 1e-4
+    degrading_p: Mapping[str, float] = field(default_factory=lambda: _every(1e-4))
     cycle_s: float = MINUTE_S
     trend_hold_s: float = 3 * HOUR_S  # thermal and memory move slowly: one warm afternoon is no trend
     hold_cycles: int = 2  # device_loss and domains

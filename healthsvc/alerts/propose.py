@@ -41,7 +41,7 @@ def _gpu_wants(moment: Moment) -> Iterator[Want]:
     watch = np.array([policy.watch[name] for name in report.classes])
     change_p, remembered = _last_tests(moment)
     lost = ~np.isnan(report.facts.lost_s)[:, None] & (np.array(report.classes) == "device_loss")
-    changed = change_p < policy.degrading_p
+    changed = change_p < np.array([policy.degrading_p.get(name, 0.0) for name in report.classes])
     wanted = np.stack(  # [gpu, class, rank]
         [
             (month >= watch) | changed,

@@ -61,8 +61,16 @@ class Alerting:
     def __post_init__(self) -> None:
         self.state = load_state(self.journal)
 
+    def resume(self, now_s: float) -> None:
+        """At the start: what stood before the restart is sent again before anything is known of it."""
+        if self.state.last_s is not None and self.state.last_s <= now_s:
+            self._send(Decision(self.state, self.state.firing()), ())
+
     def decide(self, report: RiskReport) -> Decision:
         """What stands after this cycle; kept before it is sent. A full disk costs the memory, not the alert."""
+        if self.state.last_s is not None and self.state.last_s > report.as_of_s:
+            log.info("alert state of a later data time left aside", later_s=self.state.last_s, now_s=report.as_of_s)
+            self.state = AlertState()  # a replay that begins again
         decision = decide(self.state, report, report.as_of_s, self.policy)
         ended = (self._down,) if self._down else ()
         self._down = None

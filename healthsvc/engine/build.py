@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from healthsvc.alerts import AlertPolicy
+from healthsvc.alerts.policy import watch_thresholds
 from healthsvc.calibration import ClassPrior
 from healthsvc.config import Settings, SettingsError
 from healthsvc.engine.alerting import Alerting
@@ -72,7 +73,8 @@ def alert_policy(priors: Mapping[str, ClassPrior], cycle_s: float) -> AlertPolic
     """The shipped thresholds of each class."""
     return AlertPolicy(
         failure={name: prior.failure_p_7d for name, prior in priors.items()},
-        degrading_p=max(prior.degrading_p for prior in priors.values()),
+        watch=watch_thresholds({name: prior.t2_per_gpu_year for name, prior in priors.items()}),
+        degrading_p={name: prior.degrading_p for name, prior in priors.items()},
         cycle_s=cycle_s,
     )
 

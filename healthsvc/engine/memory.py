@@ -101,6 +101,7 @@ class FleetMemory:
     finished: DailyLedger
     events: EventLog
     topology: Topology
+    digested_s: float
     _daily: DailyLedger | None = field(default=None, init=False)
     _refreshed_s: float = field(default=-np.inf, init=False)
 
@@ -185,16 +186,16 @@ class FleetMemory:
 
     def _summarise(self) -> None:
         """Add the ten-minute windows that have become whole."""
-        since_s = float(self.today.ends_s[-1]) if len(self.today.ends_s) else -np.inf
-        whole_s = np.floor(self.now_s / WINDOW_S) * WINDOW_S
-        if whole_s <= since_s:
+        whole_s = float(np.floor(self.now_s / WINDOW_S) * WINDOW_S)
+        if whole_s <= self.digested_s:
             return
-        start_s = max(since_s, float(self.recent.times_s[0]) - self.recent.step_s)
+        start_s = max(self.digested_s, float(self.recent.times_s[0]) - self.recent.step_s)
         window = self.recent.columns(slice(int(np.searchsorted(self.recent.times_s, start_s, "right")), None))
         columns = len(window.times_s)
         environment = {s: replace(p, values=p.values[:, -columns:]) for s, p in self.environment.items()}
         fresh = summarise(window, inlet_by_gpu(environment, self.topology, self.gpus, columns))
-        self.today = self.today.joined(fresh) if self.today.columns else fresh
+        self.today = self.today.joined(fresh)
+        self.digested_s = whole_s
 
     def finish_days(self, ledger: Ledger) -> list[int]:
         """Write every day that has ended to the ledger, and begin the next. Raises StoreError; the day then stays in
@@ -274,4 +275,5 @@ def recall(
         finished=finished.take(roster.gpus, rows(finished.gpus)),
         events=all_events.merged(late),
         topology=topology,
+        digested_s=float(whole_s),
     )

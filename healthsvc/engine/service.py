@@ -16,7 +16,7 @@ from healthsvc.engine.digest import days_to_walk, digest_day
 from healthsvc.engine.memory import FleetMemory, recall
 from healthsvc.engine.progress import Progress
 from healthsvc.engine.scoring import Scorer
-from healthsvc.fleet import DAY_S, GPU_SIGNALS, Arrays, Placement, Snapshot
+from healthsvc.fleet import GPU_SIGNALS, Arrays, Placement, Snapshot
 from healthsvc.publish.board import Board
 from healthsvc.publish.exposition import MetricsPage
 from healthsvc.publish.metrics import render_fleet
@@ -52,19 +52,13 @@ class Service:
     _trained_at_s: float | None = field(default=None, init=False)
 
     def run(self) -> None:
-        """Until `stop`, or until a replay has ended (its last snapshot stays up)."""
+        """Until `stop`; a replay that has ended keeps its last report up until then."""
         now_s = self.clock.first_s()
+        self.alerting.resume(now_s)
         memory = self._begin(now_s)
         missed = 0
         while memory is not None and not self.stop.is_set():
-            try:
-                self._advance(memory, now_s)
-                self._maintain(memory)
-                self._cycle(memory)
-                missed = 0
-            except SourceError as failure:
-                missed += 1
-                self._miss(memory, failure, missed)
+            missed = 0 if self._attempt(memory, now_s, missed) else missed + 1
             following_s = self._wait(now_s)
             if following_s is None:
                 break
@@ -74,6 +68,34 @@ class Service:
         if self.replaying and not self.stop.is_set():
             log.info("replay finished", at_s=now_s)
             self._hold()
+
+    def _attempt(self, memory: FleetMemory, now_s: float, missed: int) -> bool:
+        """One cycle; False if it failed. The last snapshot then stays and says how old it is: nothing is invented."""
+        try:
+            with self._timed("read"):
+                memory.advance(self.source, now_s, self._on_read)
+            self._maintain(memory)
+            self._cycle(memory)
+        except SourceError as failure:
+            self.self_metrics.failed("read")
+            log.error("cycle missed", missed=missed + 1, where=failure.where, what=failure.what, cure=failure.cure)
+            self._miss(str(failure), missed + 1, source_ok=False)
+            if missed + 1 >= MISSED_CYCLES:
+                self.board.decision = self.alerting.source_is_down(self.source.name, str(failure), memory.now_s)
+            return False
+        except Exception as failure:
+            # Whatever went wrong, a monitoring service must go on and say so; the traceback is for its developers.
+            self.self_metrics.failed("cycle")
+            log.exception("cycle failed", missed=missed + 1)
+            self._miss(f"cycle failed: {failure!r}; the log has the traceback", missed + 1, source_ok=True)
+            return False
+        return True
+
+    def _miss(self, message: str, missed: int, *, source_ok: bool) -> None:
+        reasons = () if missed < MISSED_CYCLES else (f"{missed} cycles missed: {message}",)
+        self._status(missed_cycles=missed, source_ok=source_ok, source_message=message, reasons=reasons)
+        if missed >= MISSED_CYCLES:
+            self.page.drop()
 
     def train_once(self, now_s: float) -> dict[str, Arrays]:
         """Walk the history, train, put the arrays on the shelf. Raises SourceError."""
@@ -92,18 +114,23 @@ class Service:
     # -- the stages of a run ------------------------------------------------------------------------------------------
 
     def _begin(self, now_s: float) -> FleetMemory | None:
-        """Walk and recall, retrying while the source is down; None on `stop`."""
+        """Walk and recall, retrying while the source or the disk refuses; None on `stop`."""
+        tries = 0
         while not self.stop.is_set():
+            tries += 1
             self._beat()
             try:
                 self._walk(now_s)
                 memory = recall(self.source, self.ledger, now_s, self.settings, self.placement, self._on_read)
                 self._load_or_train(memory)
                 return memory
-            except SourceError as failure:
-                self.self_metrics.failed("read")
-                log.error("source not reached", where=failure.where, what=failure.what, cure=failure.cure)
-                self._status(source_ok=False, source_message=str(failure))
+            except (SourceError, StoreError) as failure:
+                source_ok = isinstance(failure, StoreError)
+                self.self_metrics.failed("ledger" if source_ok else "read")
+                log.error("cannot begin yet", where=failure.where, what=failure.what, cure=failure.cure)
+                self._status(source_ok=source_ok, source_message=str(failure), reasons=(str(failure),))
+                if tries >= MISSED_CYCLES and not source_ok:
+                    self.board.decision = self.alerting.source_is_down(self.source.name, str(failure), now_s)
                 if self.stop.wait(RETRY_S):
                     break
         return None
@@ -123,19 +150,24 @@ class Service:
                 if self.stop.is_set():
                     return
                 self._status(backfill_days=(done, len(days)))
-                with self._timed("backfill"):
-                    digest_day(
-                        self.source,
-                        self.ledger,
-                        day,
-                        now_s,
-                        self.settings.cycle.step_s,
-                        history.backfill_memory_mib,
-                        self.placement,
-                        self._on_read,
-                    )
+                self._digest(day, now_s)
                 advance()
         self._status(backfill_days=None)
+
+    def _digest(self, day: int, now_s: float) -> None:
+        """Read one finished day into the ledger."""
+        memory_mib = self.settings.history.backfill_memory_mib
+        with self._timed("backfill"):
+            digest_day(
+                self.source,
+                self.ledger,
+                day,
+                now_s,
+                self.settings.cycle.step_s,
+                memory_mib,
+                self.placement,
+                self._on_read,
+            )
 
     def _load_or_train(self, memory: FleetMemory) -> None:
         """Arrays of an earlier run if they are fresh enough and whole, else a training."""
@@ -163,27 +195,14 @@ class Service:
                 log.error("trained arrays not saved", error=str(failure))
         log.info("trained", gpus=len(memory.gpus), days=len(memory.finished.days), events=len(memory.events))
 
-    def _advance(self, memory: FleetMemory, now_s: float) -> None:
-        with self._timed("read"):
-            memory.advance(self.source, now_s, self._on_read)
-
     def _maintain(self, memory: FleetMemory) -> None:
         """Finished days to the ledger; late days read again; training when it is due."""
         try:
             for day in memory.finish_days(self.ledger):
                 log.info("day written", day=day)
-                late = [d for d in self.ledger.incomplete_days(memory.now_s) if d < day]
-                for again in late:
-                    digest_day(
-                        self.source,
-                        self.ledger,
-                        again,
-                        memory.now_s,
-                        self.settings.cycle.step_s,
-                        self.settings.history.backfill_memory_mib,
-                        self.placement,
-                        self._on_read,
-                    )
+                for late in self.ledger.incomplete_days(memory.now_s):
+                    if late < day:
+                        self._digest(late, memory.now_s)
         except StoreError as failure:
             self.self_metrics.failed("ledger")
             log.error("day not written; it stays in memory and is tried again", error=str(failure))
@@ -209,17 +228,9 @@ class Service:
             missed_cycles=0,
             source_ok=True,
             source_message="",
+            reasons=(),
             replay_s=memory.now_s if self.replaying else None,
         )
-
-    def _miss(self, memory: FleetMemory, failure: SourceError, missed: int) -> None:
-        """A cycle without data: the last snapshot stays and says how old it is; nothing is invented."""
-        self.self_metrics.failed("read")
-        log.error("cycle missed", missed=missed, where=failure.where, what=failure.what, cure=failure.cure)
-        self._status(missed_cycles=missed, source_ok=False, source_message=str(failure))
-        if missed >= MISSED_CYCLES:
-            self.page.drop()
-            self.board.decision = self.alerting.source_is_down(self.source.name, str(failure), memory.now_s)
 
     # -- small things --------------------------------------------------------------------------------------
 
@@ -239,15 +250,12 @@ class Service:
         return following_s
 
     def _hold(self) -> None:
-        """A finished replay: keep its last report up, and keep its alerts alive."""
-        while not self.stop.wait(1.0):
-            self._beat()
-            self.alerting.resend()
+        """A finished replay: its last report stays up, its alerts are kept alive."""
+        if self.board.snapshot is not None:
+            self.page.publish(render_fleet(self.board.snapshot, self.settings.metrics.detail), float("inf"))
+        while not self.stop.wait(5.0):
             self._status(last_cycle_s=time.monotonic())
-            if self.board.snapshot is not None:
-                fleet = render_fleet(self.board.snapshot, self.settings.metrics.detail)
-                self.page.publish(fleet, time.monotonic() + 60.0)
-            self.stop.wait(20.0)
+            self.alerting.resend()
 
     def _keep_incidents(self, snapshot: Snapshot) -> None:
         try:
@@ -289,6 +297,3 @@ def history_end_s(source: Source, now_s: float) -> float:
     """The newest moment that the source can answer for; `now_s` where it does not say."""
     span = source.span()
     return now_s if span is None else min(now_s, span[1])
-
-
-__all__ = ["DAY_S", "Service", "history_end_s"]

@@ -61,7 +61,9 @@ class DeviceLoss:
         mass = excitation(episodes, len(gpus), now_s, horizons_s, self.kernel)
         t2 = self.base_t2_per_gpu_year / YEAR_S * (np.array(horizons_s) + mass)
         t2 = np.where(gone[:, None], np.maximum(t2, LOST_HAZARD), t2)
-        hazard = np.where(known[:, None, None], np.stack([t2, self.terminal_share * t2], axis=1), np.nan)
+        # The loss has happened; whether it is terminal is as uncertain as for any other.
+        t1 = np.where(gone[:, None], -np.log1p(-self.terminal_share), self.terminal_share * t2)
+        hazard = np.where(known[:, None, None], np.stack([t2, np.minimum(t1, t2)], axis=1), np.nan)
         fresh = episodes.where(episodes.start_s > now_s - 30 * DAY_S)
         evidence = {
             "device_episodes_30d_episodes": np.bincount(fresh.row, minlength=len(gpus)).astype(np.float64),

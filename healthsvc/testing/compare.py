@@ -7,15 +7,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from healthsvc.fleet import LAYERS, Arrays, FleetHistory, Forecast
+from healthsvc.fleet import DAY_S, HORIZONS_S, LAYERS, Arrays, FleetHistory, Forecast, Topology
+from healthsvc.forecasters.base import Forecaster
 
 RTOL, ATOL = 1e-5, 1e-9  # float32, and sums taken in another order
+HORIZONS = (3600.0, *HORIZONS_S, 90 * DAY_S)  # more than the usual ones: a horizon is an argument
 
 
 def require(holds: bool, sentence: str) -> None:
     """Raises AssertionError with `sentence` unless the claim holds. (Kept by python -O, unlike assert.)"""
     if not holds:
         raise AssertionError(sentence)
+
+
+def answer(forecaster: Forecaster, history: FleetHistory) -> Forecast:
+    """Fit and forecast on the same history."""
+    return forecaster.forecast(forecaster.fit(history), history, HORIZONS)
 
 
 def fields(forecast: Forecast) -> dict[str, NDArray[Any]]:
@@ -86,3 +93,13 @@ def reloaded(state: Arrays) -> dict[str, NDArray[Any]]:
     file.seek(0)
     with np.load(file, allow_pickle=False) as stored:
         return {name: stored[name] for name in stored.files}
+
+
+def pools_of(kind: str, topology: Topology, gpu_count: int) -> NDArray[np.bool_]:
+    """bool[gpu, gpu]: who may change whose forecast while the state stays as it is."""
+    pool = np.eye(gpu_count, dtype=bool)
+    layers = {"none": (), "node": ("node",), "domain": LAYERS, "fleet": ()}[kind]
+    for layer in layers:
+        group = topology.group(layer, gpu_count)
+        pool |= (group[:, None] == group[None, :]) & (group >= 0)[:, None]
+    return pool | (kind == "fleet")

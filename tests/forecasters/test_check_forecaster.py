@@ -19,6 +19,7 @@ from healthsvc.testing import (
     example_history,
     try_rule,
 )
+from tests.forecasters import domain_faults
 from tests.forecasters.faults import FAULTS
 
 FORECASTERS = (ThermalTrend(), EccGrowth(), DeviceLoss())
@@ -71,6 +72,7 @@ def test_the_whole_check_catches_every_seeded_fault(
 
 
 def test_no_rule_is_without_a_seeded_fault() -> None:
+    assert domain_faults.__name__  # its import registers the faults of domains
     assert [rule.__name__ for rule in (*RULES, *DOMAIN_RULES) if not FAULTS.get(rule)] == []
 
 
