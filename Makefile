@@ -30,7 +30,7 @@ cards: setup ## the model cards: what each forecaster can and cannot foresee
 	@if [ -f scripts/cards.py ]; then $(VENV)/python scripts/cards.py; else ls models/*/card.md 2>/dev/null || echo "no model cards yet"; fi
 
 lock: setup ## renew requirements.lock from pyproject.toml, and install it
-	$(VENV)/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --upgrade \
+	$(VENV)/uv pip compile pyproject.toml --extra dev --extra studies --universal --python-version 3.11 --upgrade \
 		--generate-hashes --no-emit-index-url --custom-compile-command "make lock" --quiet --output-file requirements.lock
 	@scripts/setup.sh
 
