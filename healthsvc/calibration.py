@@ -43,36 +43,53 @@ class ClassPrior:
 def parse_prior(document: Mapping[str, Any]) -> ClassPrior:
     """A models/<forecaster>/prior.json as a ClassPrior. Raises ValueError naming the key that is missing or wrong."""
     try:
-        rates, thresholds = document["rates"], document["thresholds"]
         prior = ClassPrior(
             str(document["failure_class"]),
-            float(rates["t2_per_gpu_year"]),
-            float(rates["t1_per_gpu_year"]),
-            float(rates["gpu_years"]),
-            float(thresholds["failure_p_7d"]),
-            float(thresholds["degrading_p"]),
-            str(rates["source"]),
+            _number(document, "rates", "t2_per_gpu_year"),
+            _number(document, "rates", "t1_per_gpu_year"),
+            _number(document, "rates", "gpu_years"),
+            _number(document, "thresholds", "failure_p_7d", at_most=1.0),
+            _number(document, "thresholds", "degrading_p", at_most=1.0),
+            str(document["rates"]["source"]),
         )
     except KeyError as missing:
         raise ValueError(
             f"prior.json: key {missing} is missing; models/ecc_growth/prior.json shows all of them"
         ) from None
-    if not 0 < prior.t1_per_gpu_year <= prior.t2_per_gpu_year:
+    if prior.failure_class not in CLASSES:
+        raise ValueError(f"prior.json: failure_class = {prior.failure_class!r}: choose one of {', '.join(CLASSES)}")
+    if prior.t1_per_gpu_year > prior.t2_per_gpu_year:
         raise ValueError(
-            f"prior.json of {prior.failure_class}: t1_per_gpu_year = {prior.t1_per_gpu_year} must be above 0 and at "
-            f"most t2_per_gpu_year = {prior.t2_per_gpu_year}, since T2 means T2 or worse"
+            f"prior.json of {prior.failure_class}: rates.t1_per_gpu_year = {prior.t1_per_gpu_year} must be at most "
+            f"rates.t2_per_gpu_year = {prior.t2_per_gpu_year}, since T2 means T2 or worse"
         )
     return prior
 
 
+def _number(document: Mapping[str, Any], table: str, key: str, at_most: float = np.inf) -> float:
+    """document[table][key], which must be above 0. Raises KeyError or ValueError naming the key."""
+    value = document[table][key]
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= at_most:
+        bound = "" if np.isinf(at_most) else f" and at most {at_most:g}"
+        raise ValueError(f"prior.json: {table}.{key} = {value!r}: give a number above 0{bound}")
+    return float(value)
+
+
 @dataclass(frozen=True)
 class CalibrationMap:
-    """Monotone in H (slope > 0) and in the horizon (offsets rise); events: labelled events it was fitted on."""
+    """Monotone in H (slope > 0) and in the horizon (offsets rise); events: labelled events it was fitted on.
+
+    Raises ValueError if it would not be monotone in H.
+    """
 
     intercept: float = 0.0
     slope: float = 1.0
     offsets: tuple[float, ...] = ()
     events: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.slope > 0:
+            raise ValueError(f"CalibrationMap.slope = {self.slope}: must be above 0, else more hazard would mean less")
 
     @property
     def calibrated(self) -> bool:

@@ -4,6 +4,9 @@ Exit codes: 0 fine, 1 findings, 2 cannot run. An error names the setting, the va
 """
 
 import json
+import os
+import signal
+import socket
 import sys
 import threading
 from collections.abc import Iterator
@@ -31,10 +34,12 @@ app = typer.Typer(
 )
 
 CANNOT_RUN = 2
+NARROW = frozenset({"gpu", "band", "risk 7d", "coverage"})  # short columns: never folded, the sentences are
 DEMO_DIRECTORY = Path("var/demo")
 DEMO_SEED = 7
 DEMO_REPLAY_DAYS = 28.0
 DEMO_SPEED = 60.0
+STOPS_WITHIN_S = 3.0  # a read that hangs is not waited for: what it would write is written whole or not at all
 
 Config = Annotated[Path | None, typer.Option("--config", "-c", help="healthsvc.toml; default: ./healthsvc.toml")]
 PrometheusUrl = Annotated[str | None, typer.Option(help="read from this Prometheus (or compatible) server")]
@@ -59,7 +64,7 @@ def _plain_errors() -> Iterator[None]:
 
     try:
         yield
-    except (SettingsError, StoreError, SourceError, ScenarioError, FileExistsError, FileNotFoundError) as failure:
+    except (SettingsError, StoreError, SourceError, ScenarioError, OSError) as failure:
         typer.secho(str(failure), err=True, fg=typer.colors.RED)
         raise typer.Exit(CANNOT_RUN) from None
 
@@ -88,6 +93,9 @@ def _settings(
         over.setdefault("prometheus", {})["url"] = prometheus_url
     if recorded:
         over.setdefault("recorded", {})["directory"] = recorded
+    if bool(prometheus_url) != bool(recorded):  # the source that was asked for outranks another one in file or variable
+        section, name = ("recorded", "directory") if prometheus_url else ("prometheus", "url")
+        over.setdefault(section, {})[name] = None
     if state_dir:
         over.setdefault("store", {})["directory"] = state_dir
     return load_settings(config, **{name: values for name, values in over.items() if values})
@@ -174,24 +182,48 @@ def _serve(settings: Settings, replay: "Replay | None") -> None:
     from healthsvc.engine.build import open_service
     from healthsvc.engine.progress import Bar, Silent
 
-    with open_service(settings, replay, Bar() if sys.stderr.isatty() else Silent()) as (service, web):
-        server = uvicorn.Server(
-            uvicorn.Config(web, host=settings.server.host, port=settings.server.port, log_level="warning")
-        )
+    with (
+        _listen(settings.server.host, settings.server.port) as listener,
+        open_service(settings, replay, Bar() if sys.stderr.isatty() else Silent()) as (service, web),
+    ):
+        server = uvicorn.Server(uvicorn.Config(web, log_level="warning"))
+        died = threading.Event()
 
         def run() -> None:
             try:
                 service.run()
+            except BaseException:
+                died.set()
+                raise
             finally:
                 server.should_exit = True
 
+        # The web server hands a signal on after its own shutdown; by default that would kill us in mid-write.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: service.stop.set())
         thread = threading.Thread(target=run, name="engine", daemon=True)
         thread.start()
-        where = f"http://{settings.server.host}:{settings.server.port}"
-        typer.echo(f"healthsvc {__version__} on {where}: /api/v1/gpus?sort=-risk  /metrics  /docs", err=True)
-        server.run()
+        host, port = listener.getsockname()[:2]
+        typer.echo(
+            f"healthsvc {__version__} on http://{host}:{port}: /api/v1/gpus?sort=-risk  /metrics  /docs", err=True
+        )
+        server.run(sockets=[listener])
         service.stop.set()
-        thread.join(timeout=30.0)
+        thread.join(STOPS_WITHIN_S)
+    if died.is_set():
+        raise typer.Exit(CANNOT_RUN)
+    if thread.is_alive():  # the interpreter would wait for the read's own threads, retries and all
+        os._exit(0)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """The socket of the web server. Raises SettingsError if the address is taken or not ours."""
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as failure:
+        raise SettingsError(
+            f"server.host = {host}, server.port = {port}: {failure.strerror}; choose others with --host and --port"
+        ) from None
 
 
 @contextmanager
@@ -253,7 +285,10 @@ def score(
         with open_service(settings, progress=Bar()) as (service, _):
             now_s = _moment(at, "--at") or history_end_s(service.source, datetime.now(UTC).timestamp())
             snapshot = service.score_once(now_s)
-    _show(_score_rows(snapshot, limit), format, f"Fleet at {_rfc3339(snapshot.report.as_of_s)}")
+    rows = _score_rows(snapshot, limit)
+    if format is Format.TABLE:
+        rows = [_compact(row) for row in rows]
+    _show(rows, format, f"Fleet at {_rfc3339(snapshot.report.as_of_s)}")
     raise typer.Exit(int((snapshot.report.band >= 1).any()))
 
 
@@ -279,6 +314,21 @@ def _score_rows(snapshot: "Snapshot", limit: int) -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def _compact(row: dict[str, Any]) -> dict[str, Any]:
+    """The row of a score for a terminal of 100 columns; JSON and CSV keep everything."""
+    from healthsvc.guidance import percent
+
+    risk = row["risk_7d"]
+    return {
+        "gpu": f"{row['hostname']}/{row['index']}" if row["hostname"] and row["index"] else row["gpu"],
+        "band": row["band"],
+        "risk 7d": None if risk is None else percent(risk),
+        "coverage": f"{100 * row['coverage']:.0f} %",
+        "reason": row["reason"],
+        "action": row["action"],
+    }
 
 
 @app.command()
@@ -320,12 +370,17 @@ def check_config(
             rows.append(
                 {
                     "setting": f"{section_name}.{name}",
-                    "value": str(getattr(section, name)),
+                    "value": _hidden(name, getattr(section, name)),
                     "variable": f"HEALTHSVC_{section_name}_{name}".upper(),
                     "meaning": field.description or "",
                 }
             )
     _show(rows, format, "Settings")
+
+
+def _hidden(name: str, value: Any) -> str:
+    """A setting's value, of headers only the names: a header may carry a token."""
+    return ", ".join(f"{header}: (hidden)" for header in value) if name == "headers" else str(value)
 
 
 @app.command()
@@ -355,10 +410,10 @@ def _show(rows: list[dict[str, Any]], style: Format, title: str) -> None:
 
     table = Table(title=title, title_justify="left")
     for name in rows[0] if rows else ():
-        table.add_column(name, overflow="fold")
+        table.add_column(name, overflow="fold", no_wrap=name in NARROW)
     for row in rows:
         table.add_row(*("-" if value is None else str(value) for value in row.values()))
-    Console().print(table)
+    Console(markup=False).print(table)
 
 
 def main() -> None:

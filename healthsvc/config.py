@@ -3,8 +3,9 @@
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, HttpUrl, SecretStr, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, HttpUrl, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+from pydantic_settings import SettingsError as UnreadableVariable
 
 
 class SettingsError(Exception):
@@ -28,7 +29,7 @@ class HttpClientSettings(Section):
     client_certificate_file: Path | None = Field(None, description="client certificate for mutual TLS (PEM)")
     client_key_file: Path | None = Field(None, description="its key (PEM)")
     headers: dict[str, str] = Field(
-        default_factory=dict, description='further headers, e.g. {"X-Scope-OrgID" = "team-a"}'
+        default_factory=dict, repr=False, description='further headers, e.g. {"X-Scope-OrgID" = "team-a"}'
     )
     timeout_s: float = Field(30.0, gt=0, le=600, description="seconds that one request may take")
     attempts: int = Field(4, ge=1, le=10, description="tries of one request, backing off in between")
@@ -40,6 +41,13 @@ class HttpClientSettings(Section):
         if self.bearer_token_file and self.basic_user:
             raise ValueError("give bearer_token_file or basic_user, not both")
         return self
+
+    @field_validator("url", mode="after", check_fields=False)
+    @classmethod
+    def _without_password(cls, url: HttpUrl | None) -> HttpUrl | None:
+        if url is not None and (url.username or url.password):
+            raise ValueError("an address is shown and logged; move user and password to basic_user and basic_password")
+        return url
 
 
 class PrometheusSettings(HttpClientSettings):
@@ -125,6 +133,7 @@ class Settings(BaseSettings):
         env_prefix="HEALTHSVC_",
         env_nested_delimiter="_",
         env_nested_max_split=1,
+        env_ignore_empty=True,
         extra="forbid",
         frozen=True,
     )
@@ -166,6 +175,17 @@ def _cure(error: dict[str, Any]) -> str:
             return str(error["msg"]).removeprefix("Value error, ")
 
 
+def _shown(error: dict[str, Any]) -> str:
+    """The wrong value, as far as it may be shown: no password, header or token ends up in a log."""
+    name, value = str(error["loc"][-1]) if error["loc"] else "", error["input"]
+    if isinstance(value, dict | list | BaseModel):
+        return ""
+    hidden = {"headers", "basic_password"} & {str(part) for part in error["loc"]} or name.endswith(
+        ("password", "token")
+    )
+    return " = (hidden)" if hidden or "@" in str(value) else f" = {value!r}"
+
+
 def load_settings(toml: Path | None = None, **overrides: Any) -> Settings:
     """Settings from `toml` (default: ./healthsvc.toml if present), the environment and `overrides`.
 
@@ -182,9 +202,12 @@ def load_settings(toml: Path | None = None, **overrides: Any) -> Settings:
         return FromFile(**overrides)
     except ValidationError as failure:
         lines = [
-            f"{'.'.join(map(str, e['loc']))} = {e['input']!r}: {_cure(dict(e))}"
+            f"{'.'.join(map(str, e['loc']))}{_shown(dict(e))}: {_cure(dict(e))}"
             for e in failure.errors(include_url=False)
         ]
         raise SettingsError("\n".join(lines)) from None
+    except UnreadableVariable as failure:
+        cure = 'write a table as JSON, e.g. HEALTHSVC_PROMETHEUS_HEADERS=\'{"X-Scope-OrgID": "team-a"}\''
+        raise SettingsError(f"a HEALTHSVC_* variable: {failure}; {cure}") from None
     except (ValueError, OSError) as failure:
         raise SettingsError(f"{path}: {failure}") from None

@@ -50,6 +50,8 @@ WATCH_IT = "Keep it in service and watch it."
 
 def duration(seconds: float) -> str:
     """A length of time as people say it."""
+    if np.isnan(seconds):
+        return "an unknown time"
     if seconds < 2 * HOUR_S:
         return f"{seconds / 60:.0f} min"
     return f"{seconds / HOUR_S:.0f} h" if seconds < 2 * DAY_S else f"{seconds / DAY_S:.0f} days"
@@ -57,6 +59,8 @@ def duration(seconds: float) -> str:
 
 def percent(p: float) -> str:
     """A probability as people say it."""
+    if np.isnan(p):
+        return "unknown"
     return "under 0.1 %" if p < 0.001 else f"{100 * p:.2g} %" if p < 0.995 else "over 99 %"
 
 
@@ -90,6 +94,11 @@ class _Case:
         fact = report.facts.open_events[row, column] or report.facts.terminal[row, column]
         return bool(fact or changed or (report.observed[row, column] and report.probability[row, column, 0, 2] >= 0.01))
 
+    def happened(self, kind: EventKind) -> bool:
+        """Whether the GPU has an event of this kind."""
+        events = self.history.events
+        return bool(((events.row == self.row) & (events.kind == kind)).any())
+
     def last_xid(self, failure_class: str) -> str:
         """The newest XID of this class in words, or nothing."""
         events = self.history.events
@@ -104,6 +113,8 @@ class _Case:
 
 
 def _chance(case: _Case, column: int, what: str) -> str:
+    if np.isnan(case.p_7d(column)):
+        return f"{what} within 7 days: unknown, nothing is observed"
     source = "calibrated" if case.report.calibrated[case.row, column] else "prior"
     return f"{what} within 7 days: {percent(case.p_7d(column))} ({source})"
 
@@ -114,9 +125,8 @@ def _thermal(case: _Case) -> tuple[list[str], str]:
     room = case.evidence("thermal", "headroom_at_q95_load_celsius")
     reasons = []
     if slope > 0.0005:
-        reasons.append(
-            f"Thermal resistance rises {100 * slope:.2f} % a day against its node, {100 * excess:+.0f} % so far"
-        )
+        so_far = "" if np.isnan(excess) else f", {100 * excess:+.0f} % so far"
+        reasons.append(f"Thermal resistance rises {100 * slope:.2f} % a day against its node{so_far}")
     if not np.isnan(room):
         where = f"{room:.0f} C below the limit" if room >= 0 else f"{-room:.0f} C above the limit"
         reasons.append(f"At the load it meets it runs {where}")
@@ -124,7 +134,8 @@ def _thermal(case: _Case) -> tuple[list[str], str]:
     if not np.isnan(middle):
         early, late = (float(case.report.time_to_limit_s[case.row, 0, i]) for i in (0, 2))
         to = duration(late) if not np.isnan(late) else "beyond 180 days"
-        reasons.append(f"Time to the limit: {duration(middle)} (80 % interval {duration(early)} to {to})")
+        since = "now" if np.isnan(early) else duration(early)
+        reasons.append(f"Time to the limit: {duration(middle)} (80 % interval {since} to {to})")
     reasons.append(_chance(case, 0, "Thermal throttling that costs work"))
     if case.report.facts.open_events[case.row, 0]:
         reasons.insert(0, "Throttled by heat for at least 30 % of the last hour")
@@ -142,7 +153,8 @@ def _memory(case: _Case) -> tuple[list[str], str]:
     correctable = case.evidence("memory", "correctable_errors_7d_errors")
     reasons = []
     if facts.terminal[row, 1]:
-        reasons.append("A row remap has failed: its memory can no longer repair itself")
+        failed = case.evidence("memory", "remap_failure_bool") >= 1 or case.happened(EventKind.REMAP_FAILURE)
+        reasons.append(f"{'A row remap has failed: its' if failed else 'Its'} memory can no longer repair itself")
     if last := case.last_xid("memory"):
         reasons.append(last)
     if episodes >= 1:

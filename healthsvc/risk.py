@@ -48,12 +48,15 @@ class Verdict:
 def combine(hazard: NDArray[np.float64], prior: NDArray[np.float64]) -> Verdict:
     """Fuse hazards [gpu, class, grade, horizon] (NaN = class not observed) with the priors [class, grade, horizon].
 
-    Unobserved classes count with their prior; observed ones never below a tenth of it. Competing hazards add:
-    risk = 1 - exp(-sum of T2 hazards). At coverage 0 everything is NaN.
+    Unobserved classes count with their prior; observed ones never below a tenth of it. A class is observed if its T2
+    hazards are known; an unknown T1 (a board without a slowdown limit) then counts with its prior, T2 at most.
+    Competing hazards add: risk = 1 - exp(-sum of T2 hazards). At coverage 0 everything is NaN.
     """
-    observed = ~np.isnan(hazard[:, :, 0, 0])
-    believed = np.where(observed[:, :, None, None], np.maximum(hazard, PRIOR_FLOOR * prior), prior)
+    observed = np.asarray(~np.isnan(hazard[:, :, 0]).any(axis=2), bool)
+    known = observed[:, :, None, None] & ~np.isnan(hazard)
+    believed = np.where(known, np.maximum(hazard, PRIOR_FLOOR * prior), prior)
     believed = np.minimum(believed, HAZARD_CAP)
+    believed[:, :, 1] = np.where(known[:, :, 1], believed[:, :, 1], np.minimum(believed[:, :, 1], believed[:, :, 0]))
     believed = np.maximum.accumulate(believed, axis=3)
     believed[:, :, 0] = np.maximum(believed[:, :, 0], believed[:, :, 1])
     weight = prior[:, 0, 1]
@@ -126,7 +129,8 @@ def fuse(
 ) -> RiskReport:
     """The report of a cycle. forecasts: by failure class; a class without one is unobserved for everybody.
 
-    A T1 fact or a lost GPU is certain, whatever its hazard says: its class gets the largest hazard there is.
+    A T1 fact or a lost GPU is certain, whatever its hazard or the calibration says: its class gets the largest hazard
+    there is; of a lost GPU only T2 is certain.
     """
     gpus = len(history.gpus)
     prior = prior_hazards(priors, HORIZONS_S)
@@ -140,6 +144,7 @@ def fuse(
         hazard[:, column] = calibration.of(name).apply(forecast.cumulative_hazard.astype(np.float64))
         change_p[:, column] = forecast.change_p
         limit_s[:, column] = forecast.time_to_limit_s
+    hazard[~np.isnan(facts.lost_s), CLASSES.index("device_loss"), GRADES.index("T2")] = HAZARD_CAP
     hazard = np.where(facts.terminal[:, :, None, None], HAZARD_CAP, hazard)
     verdict = combine(hazard, prior)
     band = bands(verdict, facts, change_p, priors, -np.expm1(-prior[:, 0, 2]), previous_band)

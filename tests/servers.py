@@ -77,14 +77,18 @@ def _wait(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
 
 @contextmanager
 def prometheus(
-    folder: Path, series: Iterable[Series] = (), config: str = "scrape_configs: []\n", flags: Sequence[str] = ()
+    folder: Path,
+    series: Iterable[Series] = (),
+    config: str = "scrape_configs: []\n",
+    flags: Sequence[str] = (),
+    port: int | None = None,
 ) -> Iterator[Server]:
-    """A Prometheus that holds `series`."""
+    """A Prometheus that holds `series`, and what is in folder/data already; on `port`, where it has to come back."""
     folder.mkdir(parents=True, exist_ok=True)
     data = folder / "data"
     backfill(data, series)
     (folder / "prometheus.yml").write_text(config)
-    address = f"127.0.0.1:{free_port()}"
+    address = f"127.0.0.1:{port or free_port()}"
     command = [
         "prometheus",
         "--config.file=prometheus.yml",

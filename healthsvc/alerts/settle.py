@@ -37,16 +37,12 @@ def _swapped(draft: Draft, moment: Moment) -> dict[str, str]:
     places |= {w.device_id: w.place for w in draft.wants if w.place}
     if not places:
         return {}
-    report, wanted_places = moment.report, set(places.values())
+    report = moment.report
     present = np.isnan(report.facts.lost_s) & (report.coverage > 0)
-    holder = {
-        place: gpu.device_id
-        for gpu, here in zip(report.gpus, present.tolist(), strict=True)
-        if here and (place := place_of(gpu)) in wanted_places
-    }
-    answering = {gpu.device_id for gpu, here in zip(report.gpus, present.tolist(), strict=True) if here}
-    return {
-        device: holder[place]
-        for device, place in places.items()
-        if device not in answering and holder.get(place, device) != device
-    }
+    here = [gpu for gpu, answers in zip(report.gpus, present.tolist(), strict=True) if answers]
+    gone = places.keys() - {gpu.device_id for gpu in here if gpu.device_id in places}
+    if not gone:
+        return {}
+    left = {places[device] for device in gone}
+    holder = {place: gpu.device_id for gpu in here if (place := place_of(gpu)) in left}
+    return {device: holder[places[device]] for device in gone if places[device] in holder}

@@ -112,16 +112,16 @@ def digest_span(
         old = np.arange(len(gpus), dtype=np.intp)
         old[len(seen) :] = -1
         seen = np.concatenate([seen, np.full(len(gpus) - len(seen), -np.inf)])
-        if number > 0:
-            inlet = inlet_by_gpu(raw.environment, topology, gpus, len(window.times_s))
-            fresh = summarise(window, inlet)
-            summaries = fresh if summaries is None or not summaries.columns else summaries.take(gpus, old).joined(fresh)
-            seen = np.maximum(seen, newest_sample_s(window))
         joined = window if tail is None else join_columns(tail.take(gpus, old), window)
         if number > 0:
-            events = events.merged(
-                detect_events(joined, topology.group("node", len(gpus)), float(window.times_s[0]) - step_s)
-            )
+            inlet = inlet_by_gpu(raw.environment, topology, gpus, len(window.times_s))
+            unseen = np.full((len(gpus), len(joined.times_s) - len(window.times_s)), np.nan, np.float32)
+            # With the tail of the chunk before, so that energy over a missed sample at the seam has its beginning.
+            began_s = float(window.times_s[0]) - step_s
+            fresh = summarise(joined, np.concatenate([unseen, inlet], axis=1)).within(began_s, np.inf)
+            summaries = fresh if summaries is None or not summaries.columns else summaries.take(gpus, old).joined(fresh)
+            seen = np.maximum(seen, newest_sample_s(window))
+            events = events.merged(detect_events(joined, topology.group("node", len(gpus)), began_s))
         tail = joined.columns(slice(-lead_columns, None))
     return Digest(gpus, summaries or Summaries(gpus, np.zeros(0), {}), events, seen)
 
@@ -162,5 +162,6 @@ def days_to_walk(ledger: Ledger, now_s: float, train_days: int, history_starts_s
     first = today - train_days
     if history_starts_s is not None:
         first = max(first, int(history_starts_s // DAY_S))
-    wanted = {*ledger.missing_days(first, today - 1), *ledger.stale_days(), *ledger.incomplete_days(now_s)}
+    again = {*ledger.stale_days(), *ledger.incomplete_days(now_s)}
+    wanted = again | {*ledger.missing_days(first, today - 1)}  # last: a look into a damaged file sets it aside
     return sorted((day for day in wanted if first <= day < today), reverse=True)

@@ -6,6 +6,7 @@ Every part has the roster's GPUs in the roster's rows.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +16,12 @@ from healthsvc.engine.digest import (
     chunk_seconds,
     digest_span,
     inverse,
-    join_columns,
     newest_sample_s,
 )
 from healthsvc.engine.roster import Roster
+from healthsvc.engine.trail import Trail
 from healthsvc.features.daily import DAILY_FEATURES, daily_row
-from healthsvc.features.events import LEAD_IN_S, detect_events
+from healthsvc.features.events import LEAD_IN_S, ONSET_BIN_S, begun_in, detect_events
 from healthsvc.features.windows import WINDOW_S, Summaries, inlet_by_gpu, summarise
 from healthsvc.fleet import (
     DAY_S,
@@ -28,6 +29,7 @@ from healthsvc.fleet import (
     EventLog,
     FleetHistory,
     FleetWindow,
+    Floats,
     GpuId,
     Placement,
     PlaceSeries,
@@ -36,7 +38,6 @@ from healthsvc.fleet import (
     align_rows,
     build_topology,
 )
-from healthsvc.store.ledger import Ledger
 from healthsvc.telemetry.grid import CounterCarry, frame, uniform_times
 from healthsvc.telemetry.source import RawGrid, Source
 
@@ -53,27 +54,43 @@ def empty_ledger(gpus: tuple[GpuId, ...] = ()) -> DailyLedger:
 def joined_days(before: DailyLedger, after: DailyLedger) -> DailyLedger:
     """Two ledgers of the same GPUs, one behind the other; days of `after` replace equal ones."""
     keep = ~np.isin(before.days, after.days)
-    features = {name: np.concatenate([before.get(name)[:, keep], after.get(name)], axis=1) for name in DAILY_FEATURES}
+
+    def joined(old: Floats, new: Floats) -> Floats:
+        return np.concatenate([old if keep.all() else old[:, keep], new], axis=1)
+
     return DailyLedger(
         after.gpus,
         np.concatenate([before.days[keep], after.days]),
-        features,
-        np.concatenate([before.exposure_h[:, keep], after.exposure_h], axis=1),
-        np.concatenate([before.completeness[:, keep], after.completeness], axis=1),
+        {name: joined(before.get(name), after.get(name)) for name in DAILY_FEATURES},
+        joined(before.exposure_h, after.exposure_h),
+        joined(before.completeness, after.completeness),
         after.unfinished,
     )
 
 
+def day_by_day(daily: DailyLedger) -> DailyLedger:
+    """The same numbers with each day contiguous, so that joining another one is a block copy."""
+    return replace(
+        daily,
+        features={name: np.asfortranarray(values) for name, values in daily.features.items()},
+        exposure_h=np.asfortranarray(daily.exposure_h),
+        completeness=np.asfortranarray(daily.completeness),
+    )
+
+
 def joined_places(
-    before: Mapping[Signal, PlaceSeries], after: Mapping[Signal, PlaceSeries], columns: int
+    before: Mapping[Signal, PlaceSeries], after: Mapping[Signal, PlaceSeries], columns: int, fresh: int
 ) -> dict[Signal, PlaceSeries]:
-    """Environment series one behind the other, the newest `columns` kept; a place that one part lacks is NaN there."""
+    """Environment series one behind the other, the newest `columns` kept; a place that one part lacks is NaN there.
+
+    fresh: columns of `after`, which may hold no series at all.
+    """
     found: dict[Signal, PlaceSeries] = {}
     for signal in {*before, *after}:
         parts = [part[signal] for part in (before, after) if signal in part]
         names = tuple(sorted({name for part in parts for name in part.names}))
         blocks = []
-        for part, width in ((before, columns), (after, columns)):
+        for part, width in ((before, columns), (after, fresh)):
             other = next(iter(part.values()), None)
             width = other.values.shape[1] if other is not None else width
             series = part.get(signal)
@@ -85,6 +102,22 @@ def joined_places(
             blocks.append(align_rows(series.values.astype(np.float32), rows))
         found[signal] = PlaceSeries(parts[-1].layer, names, np.concatenate(blocks, axis=1)[:, -columns:])
     return found
+
+
+class DayReader(Protocol):
+    """Where finished days come from: the ledger, or a part of it in a rehearsal."""
+
+    def read(self, first_day: int, last_day: int) -> tuple[DailyLedger, EventLog]:
+        """The days of the span and what happened in them."""
+        ...
+
+
+class DayWriter(Protocol):
+    """Where a finished day goes: the ledger, or nowhere in a rehearsal."""
+
+    def write_day(self, day: int, daily: DailyLedger, events: EventLog, now_s: float) -> None:
+        """Keep one day."""
+        ...
 
 
 @dataclass
@@ -102,6 +135,7 @@ class FleetMemory:
     events: EventLog
     topology: Topology
     digested_s: float
+    _trail: Trail | None = field(default=None, init=False, repr=False)
     _daily: DailyLedger | None = field(default=None, init=False)
     _refreshed_s: float = field(default=-np.inf, init=False)
 
@@ -134,22 +168,25 @@ class FleetMemory:
         if not len(times):
             return
         since_s = self.now_s
-        raw = source.read(times)
+        raw = source.read(times, step_s=step_s)
         on_read(raw)
         window, carry = frame(raw, self.carry)
         self._admit(window)
         window = window.take(self.gpus, self._rows_in(raw.gpus))
         keep = round(self.settings.cycle.window_s / step_s)
         self.carry = carry
-        self.recent = join_columns(self.recent, window).columns(slice(-keep, None))
-        self.environment = joined_places(self.environment, raw.environment, len(self.recent.times_s))
+        if self._trail is None or self._trail.window is not self.recent:
+            self._trail = Trail(self.recent, keep)
+        self.recent = self._trail.append(window)
+        self.environment = joined_places(self.environment, raw.environment, len(self.recent.times_s), len(times))
         self._dismiss()
         lead = round(LEAD_IN_S / step_s) + len(times)
         node = self.topology.group("node", len(self.gpus))
-        fresh = detect_events(self.recent.columns(slice(-lead, None)), node, since_s)
-        if len(fresh):
-            self.events = self.events.merged(fresh)
+        # The bin that was not full yet is looked at again: an onset shows only once there is enough of it.
+        found = self.events.merged(detect_events(self.recent.columns(slice(-lead, None)), node, since_s - ONSET_BIN_S))
+        if len(found) > len(self.events):
             self._daily = None
+        self.events = found
         self._summarise()
 
     def _rows_in(self, gpus: tuple[GpuId, ...]) -> NDArray[np.intp]:
@@ -179,7 +216,7 @@ class FleetMemory:
         gpus = self.roster.gpus
         self.recent = self.recent.take(gpus, old)
         self.today = self.today.take(gpus, old)
-        self.finished = self.finished.take(gpus, old)
+        self.finished = day_by_day(self.finished.take(gpus, old))
         self.events = self.events.take(old)
         self.topology = build_topology(gpus, self.placement)
         self._daily = None
@@ -190,14 +227,16 @@ class FleetMemory:
         if whole_s <= self.digested_s:
             return
         start_s = max(self.digested_s, float(self.recent.times_s[0]) - self.recent.step_s)
-        window = self.recent.columns(slice(int(np.searchsorted(self.recent.times_s, start_s, "right")), None))
+        # One window more than is new: energy over a missed sample at the seam has its beginning there.
+        first = int(np.searchsorted(self.recent.times_s, start_s - WINDOW_S, "right"))
+        window = self.recent.columns(slice(first, None))
         columns = len(window.times_s)
         environment = {s: replace(p, values=p.values[:, -columns:]) for s, p in self.environment.items()}
         fresh = summarise(window, inlet_by_gpu(environment, self.topology, self.gpus, columns))
-        self.today = self.today.joined(fresh)
+        self.today = self.today.joined(fresh.within(start_s, np.inf))
         self.digested_s = whole_s
 
-    def finish_days(self, ledger: Ledger) -> list[int]:
+    def finish_days(self, ledger: DayWriter) -> list[int]:
         """Write every day that has ended to the ledger, and begin the next. Raises StoreError; the day then stays in
         memory and is written at the next call."""
         done: list[int] = []
@@ -207,8 +246,7 @@ class FleetMemory:
             row = daily_row(
                 self.today.within(start_s, end_s), self.topology, self.settings.cycle.step_s, day, unfinished=False
             )
-            happened = self.events.where((self.events.start_s > start_s) & (self.events.start_s <= end_s))
-            ledger.write_day(day, row, happened, self.now_s)
+            ledger.write_day(day, row, begun_in(self.events, start_s, end_s), self.now_s)
             self.finished = self._trimmed(joined_days(self.finished, row))
             self.today = self.today.within(end_s, np.inf)
             self._daily = None
@@ -228,7 +266,7 @@ class FleetMemory:
 
 
 def recall(
-    source: Source, ledger: Ledger, now_s: float, settings: Settings, placement: Placement | None, on_read: OnRead
+    source: Source, ledger: DayReader, now_s: float, settings: Settings, placement: Placement | None, on_read: OnRead
 ) -> FleetMemory:
     """Memory as of `now_s`: the ledger's finished days, today and the recent window from the source.
 
@@ -272,7 +310,7 @@ def recall(
         carry=carry,
         environment=dict(raw.environment),
         today=digest.summaries.take(roster.gpus, rows(digest.gpus)),
-        finished=finished.take(roster.gpus, rows(finished.gpus)),
+        finished=day_by_day(finished.take(roster.gpus, rows(finished.gpus))),
         events=all_events.merged(late),
         topology=topology,
         digested_s=float(whole_s),

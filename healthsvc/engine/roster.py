@@ -1,12 +1,35 @@
 """Who is in the fleet right now: newcomers join, swapped and departed GPUs leave, lost ones are kept in sight."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from healthsvc.fleet import GpuId
+from healthsvc.fleet import GpuId, first_rows
+
+
+class _Index:
+    """What is asked of a fleet every cycle, worked out once as long as the fleet stays the same."""
+
+    def __init__(self, gpus: tuple[GpuId, ...]) -> None:
+        self.gpus = gpus
+
+    @cached_property
+    def row(self) -> Mapping[str, int]:
+        """device_id -> row."""
+        return first_rows(self.gpus)
+
+    @cached_property
+    def places(self) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.bool_]]:
+        """Number of each GPU's node and socket [gpu], and whether the socket is named: a nameless one is not taken."""
+        nodes: dict[tuple[str, str], int] = {}
+        sockets: dict[tuple[str, str, str], int] = {}
+        node = [nodes.setdefault((gpu.cluster, gpu.hostname), len(nodes)) for gpu in self.gpus]
+        socket = [sockets.setdefault(gpu.place, len(sockets)) for gpu in self.gpus]
+        named = [bool(gpu.hostname and gpu.place[2]) for gpu in self.gpus]
+        return np.array(node, np.intp), np.array(socket, np.intp), np.array(named, bool)
 
 
 @dataclass(frozen=True)
@@ -15,10 +38,15 @@ class Roster:
 
     gpus: tuple[GpuId, ...] = ()
     last_seen_s: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    _index: _Index = field(default_factory=lambda: _Index(()), repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self._index.gpus is not self.gpus:
+            object.__setattr__(self, "_index", _Index(self.gpus))
 
     def rows_of(self, gpus: Sequence[GpuId]) -> NDArray[np.intp]:
         """Row in this roster of each of `gpus`, -1 where it is not in it."""
-        known = {gpu.device_id: row for row, gpu in enumerate(self.gpus)}
+        known = self._index.row
         return np.fromiter((known.get(gpu.device_id, -1) for gpu in gpus), np.intp, len(gpus))
 
     def seen(self, gpus: Sequence[GpuId], at_s: NDArray[np.float64]) -> "Roster":
@@ -31,7 +59,9 @@ class Roster:
             if row >= 0:
                 merged[row] = gpu
         fresh = np.flatnonzero(rows < 0)
-        return Roster((*merged, *(gpus[int(i)] for i in fresh)), np.concatenate([last, at[fresh]]))
+        now = (*merged, *(gpus[int(i)] for i in fresh))
+        # An unchanged fleet stays the same object: whoever keeps something per fleet can tell at once.
+        return Roster(self.gpus if now == self.gpus else now, np.concatenate([last, at[fresh]]), self._index)
 
     def staying(self, now_s: float, departed_after_s: float, lost_for_s: float) -> NDArray[np.bool_]:
         """bool[gpu]: False for GPUs whose socket a newer device has taken, and for those unseen for too long.
@@ -39,19 +69,14 @@ class Roster:
         A GPU that is gone beside a live node is lost and kept for `lost_for_s`; one that went with its whole node is
         kept for `departed_after_s`, then it has departed.
         """
-        newest_in: dict[tuple[str, str, str], float] = {}
-        node_seen: dict[tuple[str, str], float] = {}
-        for gpu, seen in zip(self.gpus, self.last_seen_s.tolist(), strict=True):
-            node = (gpu.cluster, gpu.hostname)
-            newest_in[gpu.place] = max(newest_in.get(gpu.place, -np.inf), seen)
-            node_seen[node] = max(node_seen.get(node, -np.inf), seen)
-        keep = np.ones(len(self.gpus), bool)
-        for row, (gpu, seen) in enumerate(zip(self.gpus, self.last_seen_s.tolist(), strict=True)):
-            swapped = bool(gpu.place[2]) and newest_in[gpu.place] > seen
-            beside_live = node_seen[(gpu.cluster, gpu.hostname)] > now_s - departed_after_s
-            limit_s = lost_for_s if beside_live else departed_after_s
-            keep[row] = not swapped and now_s - seen <= limit_s
-        return keep
+        node, socket, named = self._index.places
+        seen_s = self.last_seen_s
+        node_seen_s, socket_seen_s = np.full(len(seen_s), -np.inf), np.full(len(seen_s), -np.inf)
+        np.maximum.at(node_seen_s, node, seen_s)
+        np.maximum.at(socket_seen_s, socket, seen_s)
+        swapped = named & (socket_seen_s[socket] > seen_s)
+        beside_live = node_seen_s[node] > now_s - departed_after_s
+        return ~swapped & (now_s - seen_s <= np.where(beside_live, lost_for_s, departed_after_s))
 
     def take(self, rows: NDArray[np.intp]) -> "Roster":
         """A subset, in the order of `rows`."""

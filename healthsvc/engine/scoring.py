@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from healthsvc.calibration import Calibration, ClassPrior
 from healthsvc.features.facts import facts
-from healthsvc.fleet import Arrays, FleetHistory, Forecast, Incident, Snapshot
+from healthsvc.fleet import Arrays, FleetHistory, Floats, Forecast, GpuId, Incident, Snapshot
 from healthsvc.forecasters.base import DomainForecaster, Forecaster, observed
 from healthsvc.forecasters.throttling_cascade import throttling_now
 from healthsvc.incidents import update_incidents
@@ -19,6 +20,24 @@ DAILY_STATE = frozenset({"thermal_trend", "ecc_growth"})  # scored hourly, or wh
 State = Mapping[str, Arrays]
 
 
+@dataclass(frozen=True)
+class _Kept:
+    """A slow forecast and what it was made from."""
+
+    made_s: float
+    events: int
+    gpus: tuple[GpuId, ...]
+    arrays: Arrays
+    seen: NDArray[np.bool_]
+    forecast: Forecast
+
+    def holds(self, history: FleetHistory, arrays: Arrays, seen: NDArray[np.bool_], refresh_s: float) -> bool:
+        """Whether it is still this hour, this fleet and this training, without a new event or a GPU that came back."""
+        same_hour = history.now_s // refresh_s == self.made_s // refresh_s
+        same_fleet = history.gpus is self.gpus and arrays is self.arrays
+        return same_hour and same_fleet and len(history.events) == self.events and not (seen & ~self.seen).any()
+
+
 @dataclass
 class Scorer:
     """The forecasters in service with what they need to become a report. Keeps only the last hour's slow forecasts."""
@@ -27,7 +46,8 @@ class Scorer:
     domain_forecasters: tuple[DomainForecaster, ...]
     priors: Mapping[str, ClassPrior]
     calibration: Calibration = field(default_factory=Calibration)
-    _kept: dict[str, tuple[object, Forecast]] = field(default_factory=dict, init=False, repr=False)
+    refresh_s: float = HOUR_S  # how often the daily-state forecasters speak without a new event
+    _kept: dict[str, _Kept] = field(default_factory=dict, init=False, repr=False)
 
     def train(self, history: FleetHistory) -> dict[str, Arrays]:
         """Fit every forecaster: {name: arrays}."""
@@ -57,14 +77,27 @@ class Scorer:
         """Fresh, or for daily-state forecasters the hour's own, blanked where a GPU has fallen silent since."""
         if forecaster.name not in DAILY_STATE:
             return forecaster.forecast(state[forecaster.name], history)
-        key = (int(history.now_s // HOUR_S), len(history.events), id(history.gpus), id(state[forecaster.name]))
+        seen, arrays = observed(history, forecaster.requires), state[forecaster.name]
         kept = self._kept.get(forecaster.name)
-        if kept is None or kept[0] != key:
-            kept = (key, forecaster.forecast(state[forecaster.name], history))
+        if kept is None or not kept.holds(history, arrays, seen, self.refresh_s):
+            fresh = forecaster.forecast(arrays, history)
+            kept = _Kept(history.now_s, len(history.events), history.gpus, arrays, seen, fresh)
             self._kept[forecaster.name] = kept
-            return kept[1]
-        silent = ~observed(history, forecaster.requires)
-        if not silent.any():
-            return kept[1]
-        hazard = np.where(silent[:, None, None], np.float32(np.nan), kept[1].cumulative_hazard)
-        return replace(kept[1], cumulative_hazard=hazard)
+            return kept.forecast
+        return kept.forecast if seen.all() else _blanked(kept.forecast, ~seen)
+
+
+def _blanked(forecast: Forecast, silent: NDArray[np.bool_]) -> Forecast:
+    """The forecast without the GPUs that are silent: what was believed of them an hour ago is not known now."""
+
+    def blank(values: Floats) -> Floats:
+        masked: Floats = np.where(silent.reshape(-1, *[1] * (values.ndim - 1)), np.float32(np.nan), values)
+        return masked
+
+    return replace(
+        forecast,
+        cumulative_hazard=blank(forecast.cumulative_hazard),
+        change_p=blank(forecast.change_p),
+        time_to_limit_s=blank(forecast.time_to_limit_s),
+        evidence={name: blank(values) for name, values in forecast.evidence.items()},
+    )

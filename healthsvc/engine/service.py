@@ -27,6 +27,7 @@ from healthsvc.telemetry.source import RawGrid, Source, SourceError
 log = structlog.get_logger()
 MISSED_CYCLES = 3
 RETRY_S = 10.0
+NO_GPU_CURE = "check prometheus.url and prometheus.selector, and that the GPU exporter is scraped"
 
 
 @dataclass
@@ -99,15 +100,12 @@ class Service:
 
     def train_once(self, now_s: float) -> dict[str, Arrays]:
         """Walk the history, train, put the arrays on the shelf. Raises SourceError."""
-        self._walk(now_s)
-        memory = recall(self.source, self.ledger, now_s, self.settings, self.placement, self._on_read)
-        self._train(memory)
+        self._train(self._recall(now_s))
         return self._state
 
     def score_once(self, now_s: float) -> Snapshot:
         """One report as of `now_s`, trained on what the shelf or the history holds. Raises SourceError."""
-        self._walk(now_s)
-        memory = recall(self.source, self.ledger, now_s, self.settings, self.placement, self._on_read)
+        memory = self._recall(now_s)
         self._load_or_train(memory)
         return self.scorer.score(self._state, memory.history(), None, self._trained_at_s)
 
@@ -120,8 +118,7 @@ class Service:
             tries += 1
             self._beat()
             try:
-                self._walk(now_s)
-                memory = recall(self.source, self.ledger, now_s, self.settings, self.placement, self._on_read)
+                memory = self._recall(now_s)
                 self._load_or_train(memory)
                 return memory
             except (SourceError, StoreError) as failure:
@@ -135,13 +132,21 @@ class Service:
                     break
         return None
 
+    def _recall(self, now_s: float) -> FleetMemory:
+        """Walk, then remember; once more if a damaged day came to light only as it was remembered."""
+        self._walk(now_s)
+        damaged = len(self.ledger.quarantined())
+        memory = recall(self.source, self.ledger, now_s, self.settings, self.placement, self._on_read)
+        if len(self.ledger.quarantined()) > damaged:
+            self._walk(now_s)
+            memory = recall(self.source, self.ledger, now_s, self.settings, self.placement, self._on_read)
+        return memory
+
     def _walk(self, now_s: float) -> None:
         """Backwards through the history, a day at a time; what is on disk stays there, so a restart resumes."""
         span = self.source.span()
         if span is None:
-            log.warning(
-                "no GPU history found", source=self.source.name, cure="check the URL and the exporter's metrics"
-            )
+            log.warning("no GPU history found", source=self.source.name, cure=NO_GPU_CURE)
             return
         history = self.settings.history
         days = days_to_walk(self.ledger, now_s, history.train_days, span[0])
@@ -223,12 +228,12 @@ class Service:
         self._keep_incidents(snapshot)
         self._measure(memory)
         self._status(
-            ready=True,
+            ready=bool(memory.gpus),
             last_cycle_s=time.monotonic(),
             missed_cycles=0,
             source_ok=True,
             source_message="",
-            reasons=(),
+            reasons=() if memory.gpus else (f"{self.source.name} has no GPU in its history; {NO_GPU_CURE}",),
             replay_s=memory.now_s if self.replaying else None,
         )
 
@@ -242,9 +247,8 @@ class Service:
         return max(self.settings.cycle.step_s, 60.0)
 
     def _wait(self, now_s: float) -> float | None:
-        """The next step's time, beating and resending meanwhile."""
+        """The next step's time, beating meanwhile."""
         self._beat()
-        self.alerting.resend()
         following_s = self.clock.next_s(now_s, self.stop)
         self._beat()
         return following_s
@@ -282,7 +286,9 @@ class Service:
         self.board.status = replace(self.board.status, heartbeat_s=time.monotonic(), **changes)
 
     def _beat(self) -> None:
+        """Alive, whatever takes long; and so are the alerts that stand."""
         self._status()
+        self.alerting.resend()
 
     @contextmanager
     def _timed(self, stage: str) -> Iterator[None]:

@@ -13,6 +13,7 @@ LEAD_IN_S = 2400.0  # a throttle onset needs 30 min without one before it, in 5 
 ONSET_BIN_S = 300.0
 ONSET_DOSE = 0.01  # share of the bin
 CLEAR_BINS = 6
+ONSETS = (EventKind.THERMAL_THROTTLE, EventKind.HARDWARE_THROTTLE, EventKind.POWER_BRAKE)
 LOST_COLUMNS = 3  # missed samples before a GPU counts as gone; one or two are a slow scrape
 LEAST_LOST_S = 180.0
 
@@ -40,7 +41,16 @@ def detect_events(window: FleetWindow, node: NDArray[np.int32], since_s: float) 
     log = EventLog()
     for part in parts:
         log = log.merged(part)
-    return log.where(log.start_s > since_s)
+    return begun_in(log, since_s)
+
+
+def begun_in(log: EventLog, since_s: float, until_s: float = np.inf) -> EventLog:
+    """The episodes that began in (since_s, until_s]: spans that join share none and lose none.
+
+    An onset of throttling stands at the beginning of its bin, before the first sample of it: the bin begins there.
+    """
+    at_s = log.start_s + np.where(np.isin(log.kind, ONSETS), 1.0, 0.0)
+    return log.where((at_s > since_s) & (at_s <= until_s))
 
 
 def _points(
@@ -74,14 +84,17 @@ def _xids(window: FleetWindow) -> EventLog:
     Some exporters show 0 until the first XID, others show no series at all: both beginnings are events. A code that
     is there from the first column on may be months old (the gauge sticks until the driver restarts) and is none.
     """
-    code = window.get(Signal.XID)
-    if np.isnan(code).all():
+    codes = window.get(Signal.XID)
+    rows = np.flatnonzero((codes > 0).any(axis=1))  # few GPUs show a code at all
+    if not len(rows):
         return EventLog()
+    code = codes[rows]
     before, had = _previous(code)
-    alive = np.maximum.accumulate(window.alive(LIVENESS), axis=1)
-    was_alive = np.concatenate([np.zeros((len(code), 1), bool), alive[:, :-1]], axis=1)
-    fresh = (code > 0) & np.where(had, code != before, was_alive)
-    return _points(window, fresh, EventKind.XID, code)
+    alive = np.maximum.accumulate(window.alive(LIVENESS)[rows], axis=1)
+    was_alive = np.concatenate([np.zeros((len(rows), 1), bool), alive[:, :-1]], axis=1)
+    fresh = np.zeros(codes.shape, bool)
+    fresh[rows] = (code > 0) & np.where(had, code != before, was_alive)
+    return _points(window, fresh, EventKind.XID, codes)
 
 
 def _counted(window: FleetWindow, increments: Floats, kind: EventKind) -> EventLog:
@@ -90,19 +103,24 @@ def _counted(window: FleetWindow, increments: Floats, kind: EventKind) -> EventL
 
 def _raised(window: FleetWindow, signal: Signal, kind: EventKind) -> EventLog:
     """A flag that is up and was not up at the sample before (or has no sample before: known from here on)."""
-    flag = window.get(signal)
-    before, _ = _previous(flag)
-    return _points(window, (flag >= 1) & ~(before >= 1), kind, flag)
+    flags = window.get(signal)
+    up = flags >= 1
+    rows = np.flatnonzero(up.any(axis=1))
+    before, _ = _previous(flags[rows])
+    up[rows] &= ~(before >= 1)
+    return _points(window, up, kind, flags)
 
 
 def _onsets(window: FleetWindow, throttled_s: Floats, kind: EventKind) -> EventLog:
     """Throttling that begins in a 5-minute bin after 30 clear minutes; value: the bin's dose. Flapping is one event."""
-    seen = ~np.isnan(throttled_s)
-    if not (seen & (throttled_s > 0)).any():
+    rows = np.flatnonzero((throttled_s > 0).any(axis=1))
+    if not len(rows):
         return EventLog()
+    throttled_s = throttled_s[rows]
     bin_of = np.ceil(window.times_s / ONSET_BIN_S).astype(np.int64)
     bins, starts = np.unique(bin_of, return_index=True)
-    dose = np.add.reduceat(np.where(seen, throttled_s, 0.0), starts, axis=1) / ONSET_BIN_S
+    seconds = np.where(np.isnan(throttled_s), 0.0, throttled_s)
+    dose = np.add.reduceat(seconds, starts, axis=1) / ONSET_BIN_S
     active = dose > ONSET_DOSE
     counts = np.cumsum(np.concatenate([np.zeros((len(active), 1)), active], axis=1), axis=1)
     position = np.arange(len(bins))
@@ -110,7 +128,7 @@ def _onsets(window: FleetWindow, throttled_s: Floats, kind: EventKind) -> EventL
     row, column = np.nonzero(active & (recent == 0))
     start = (bins[column] - 1).astype(np.float64) * ONSET_BIN_S
     return EventLog(
-        row.astype(np.int32),
+        rows[row].astype(np.int32),
         start,
         start + ONSET_BIN_S,
         np.full(len(row), kind, np.int16),
@@ -129,15 +147,19 @@ def _absences(window: FleetWindow, node: NDArray[np.int32]) -> EventLog:
     needed = absent_columns(window)
     if alive.shape[1] <= needed:
         return EventLog()
-    before = np.maximum.accumulate(alive, axis=1)
-    gone = np.zeros_like(alive)
-    run = np.lib.stride_tricks.sliding_window_view(~alive, needed, axis=1).all(axis=2)
-    gone[:, needed - 1 :] = run
-    was_gone = np.concatenate([np.zeros((len(alive), 1), bool), gone[:, :-1]], axis=1)
-    starts = gone & ~was_gone & before
-    siblings = group_count(alive, node) - alive
-    lost = starts & (siblings > 0)
-    ones = np.ones(alive.shape)
-    return _points(window, lost, EventKind.LOST, ones).merged(
-        _points(window, starts & (siblings == 0) & (node >= 0)[:, None], EventKind.GAP, ones)
-    )
+    missed = [~alive[:, i : alive.shape[1] - needed + 1 + i] for i in range(needed)]
+    run = np.logical_and.reduce(missed)  # [gpu, time - needed + 1]
+    rows = np.flatnonzero(run.any(axis=1))  # few; their nodes are all that has to be looked at
+    if not len(rows):
+        return EventLog()
+    gone = np.zeros((len(rows), alive.shape[1]), bool)
+    gone[:, needed - 1 :] = run[rows]
+    was_gone = np.concatenate([np.zeros((len(rows), 1), bool), gone[:, :-1]], axis=1)
+    starts = gone & ~was_gone & np.maximum.accumulate(alive[rows], axis=1)
+    near = np.flatnonzero(np.isin(node, node[rows]))
+    siblings = group_count(alive[near], node[near])[np.searchsorted(near, rows)] - alive[rows]
+    lost, gap = np.zeros(alive.shape, bool), np.zeros(alive.shape, bool)
+    lost[rows] = starts & (siblings > 0)
+    gap[rows] = starts & (siblings == 0) & (node[rows] >= 0)[:, None]
+    ones = np.broadcast_to(1.0, alive.shape)
+    return _points(window, lost, EventKind.LOST, ones).merged(_points(window, gap, EventKind.GAP, ones))

@@ -29,8 +29,9 @@ DOMAIN_LAYERS = ("node", "rack", "cooling_loop", "power_feed")
 def hourly_dose(history: FleetHistory, signal: Signal | None = None) -> NDArray[np.float64]:
     """Share of the last hour spent throttled by heat (or in `signal`) [gpu]; NaN if not observed."""
     columns = max(1, round(3600.0 / history.recent.step_s))
-    seconds = thermal_throttle_seconds(history.recent) if signal is None else history.recent.get(signal)
-    return nan_sum(seconds[:, -columns:]) / 3600.0
+    if signal is None:
+        return nan_sum(thermal_throttle_seconds(history.recent, columns)) / 3600.0
+    return nan_sum(history.recent.get(signal)[:, -columns:]) / 3600.0
 
 
 def domain_throttling(history: FleetHistory, dose: NDArray[np.float64]) -> NDArray[np.bool_]:
@@ -43,10 +44,14 @@ def domain_throttling(history: FleetHistory, dose: NDArray[np.float64]) -> NDArr
 
 
 def lost(history: FleetHistory) -> NDArray[np.bool_]:
-    """bool[gpu]: no sample in the newest columns although a sibling on its node answers in them."""
+    """bool[gpu]: no sample in the newest columns although a sibling on its node answers in them.
+
+    A GPU that has never given a liveness sample is not lost but unknown: nobody has seen it alive.
+    """
     newest = history.recent.columns(slice(-absent_columns(history.recent), None))
     alive = np.asarray(newest.alive(LIVENESS).any(axis=1))
-    return ~alive & (group_count(alive, history.topology.group("node", len(alive))) > 0)
+    ever = history.recent.alive(LIVENESS).any(axis=1) | (history.daily.exposure_h > 0).any(axis=1)
+    return np.asarray(ever & ~alive & (group_count(alive, history.topology.group("node", len(alive))) > 0))
 
 
 def class_events(events: EventLog, failure_class: str, grades: tuple[str, ...] = ("T1", "T2")) -> EventLog:

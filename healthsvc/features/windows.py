@@ -92,6 +92,7 @@ def summarise(window: FleetWindow, inlet: Floats) -> Summaries:
         return cut(window.get(signal))
 
     power, steps = of(Signal.POWER), covered_steps(window.get(Signal.ENERGY))
+    steps = np.where(steps > width, 0, steps)  # after a longer gap: part of it is not seen, or the counter began anew
     energy = np.where(cut(steps) > 0, of(Signal.ENERGY), np.nan)
     from_energy = nan_sum(energy) / (cut(steps).sum(axis=-1).clip(1) * window.step_s)
     mean_power = np.where(from_energy > 0, from_energy, nan_mean(power))
@@ -144,20 +145,38 @@ def preferred(window: FleetWindow, first: Signal, second: Signal) -> Floats:
     return chosen
 
 
-def thermal_throttle_seconds(window: FleetWindow) -> Floats:
+def thermal_throttle_seconds(window: FleetWindow, newest: int | None = None) -> Floats:
     """Seconds throttled by heat in each step [gpu, time]: software plus hardware counters, else the older combined
     one, else the sampled clock event bits 5 and 6 (blind to what lies between samples). A power cap is not heat.
+
+    newest: only so many columns at the end. Which of the three a GPU has is told by the whole window either way.
     """
-    software = window.get(Signal.SOFTWARE_THERMAL_THROTTLE)
-    hardware = window.get(Signal.HARDWARE_THERMAL_THROTTLE)
-    split = np.where(np.isnan(software), hardware, software + np.where(np.isnan(hardware), 0, hardware))
-    bits = window.get(Signal.CLOCK_EVENT_REASONS)
+    columns = slice(None if newest is None else -newest, None)
+    chosen = _split_throttle(window.columns(columns))
+    rows = np.flatnonzero(np.all(np.isnan(chosen), axis=1))  # few, so the rest is worked out for these alone
+    for source in (_split_throttle, _combined_throttle, _sampled_throttle):
+        whole = source(window, rows)
+        has = ~np.all(np.isnan(whole), axis=1)
+        chosen[rows[has]] = whole[has, columns]
+        rows = rows[~has]
+    return np.minimum(chosen, window.step_s)
+
+
+def _split_throttle(window: FleetWindow, rows: NDArray[np.intp] | slice = slice(None)) -> Floats:
+    software = window.get(Signal.SOFTWARE_THERMAL_THROTTLE)[rows]
+    hardware = window.get(Signal.HARDWARE_THERMAL_THROTTLE)[rows]
+    summed: Floats = np.where(np.isnan(software), hardware, software + np.where(np.isnan(hardware), 0, hardware))
+    return summed
+
+
+def _combined_throttle(window: FleetWindow, rows: NDArray[np.intp]) -> Floats:
+    return window.get(Signal.THERMAL_THROTTLE)[rows]
+
+
+def _sampled_throttle(window: FleetWindow, rows: NDArray[np.intp]) -> Floats:
+    """Whole steps in which a sample shows clock event bit 5 or 6."""
+    bits = window.get(Signal.CLOCK_EVENT_REASONS)[rows]
     known = ~np.isnan(bits)
     heat = (np.where(known, bits, 0).astype(np.int64) & 0x60) > 0
-    sampled = np.where(known, heat * window.step_s, np.nan).astype(np.float32)
-    combined = window.get(Signal.THERMAL_THROTTLE)
-    chosen: Floats = split
-    for fallback in (combined, sampled):
-        missing = np.all(np.isnan(chosen), axis=1, keepdims=True)
-        chosen = np.where(missing, fallback, chosen)
-    return np.minimum(chosen, window.step_s)
+    sampled: Floats = np.where(known, heat * window.step_s, np.nan).astype(np.float32)
+    return sampled

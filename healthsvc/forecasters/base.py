@@ -80,8 +80,11 @@ def aligned(state: Arrays, name: str, gpus: tuple[GpuId, ...], fill: float = np.
 
 def rows_in_state(state: Arrays, gpus: tuple[GpuId, ...]) -> NDArray[np.intp]:
     """Row of each GPU in the trained state, -1 where it is new."""
-    known = {device_id: row for row, device_id in enumerate(state["device_id"].tolist())}
-    return np.fromiter((known.get(gpu.device_id, -1) for gpu in gpus), np.intp, len(gpus))
+    trained, asked = state["device_id"].tolist(), [gpu.device_id for gpu in gpus]
+    if asked == trained:  # the usual cycle: nobody has come or gone since the training
+        return np.arange(len(asked), dtype=np.intp)
+    known = {device_id: row for row, device_id in enumerate(trained)}
+    return np.fromiter((known.get(device_id, -1) for device_id in asked), np.intp, len(asked))
 
 
 def device_ids(gpus: tuple[GpuId, ...]) -> NDArray[np.str_]:

@@ -30,9 +30,10 @@ from healthsvc.fleet import (
     Forecast,
     Projection,
     Signal,
+    align_rows,
 )
 from healthsvc.fleet.boards import board_limits
-from healthsvc.forecasters.base import Pool, aligned, device_ids, observed
+from healthsvc.forecasters.base import Pool, aligned, device_ids, observed, rows_in_state
 
 TIMES_DAYS = np.concatenate([[0.25, 0.5], np.arange(1.0, 31.0), np.arange(32.0, 182.0, 4.0)])  # up to 180 d
 TREND = TrendSpec(level_step=0.001, slope_step=0.0001, slope_prior=0.003)
@@ -97,9 +98,10 @@ class ThermalTrend:
     def forecast(self, state: Arrays, history: FleetHistory, horizons_s: tuple[float, ...] = HORIZONS_S) -> Forecast:
         """Hazard T2 by first passage to the max-operating limit, T1 to the hardware slowdown limit."""
         gpus = history.gpus
+        rows = rows_in_state(state, gpus)
 
         def of(name: str) -> NDArray[np.float64]:
-            return aligned(state, name, gpus).astype(np.float64)
+            return align_rows(state[name], rows).astype(np.float64)
 
         slope, slope_sd = of("slope_log_per_day"), of("slope_sd")
         known = observed(history, self.requires)
@@ -110,14 +112,11 @@ class ThermalTrend:
         horizons_days = np.array(horizons_s) / DAY_S
         diffusion = np.full(len(gpus), self.trend.level_step * self.noise_inflation)
         distance = {}
-        curve = np.zeros((len(gpus), 0))
         for grade, limit in enumerate(("max_operating_celsius", "slowdown_celsius")):
             critical = np.log(np.maximum(of(limit) - of("inlet_q95_celsius"), 1.0) / of("power_q95_watts"))
             distance[limit] = np.where(known, critical - level, np.nan)
-            times = np.concatenate([horizons_days, TIMES_DAYS]) if grade == 0 else horizons_days
-            chance = hit_probability(times, distance[limit], slope, slope_sd, diffusion)
-            curve = chance[:, len(horizons_days) :] if grade == 0 else curve
-            hazard[:, grade] = -np.log1p(-np.minimum(chance[:, : len(horizons_days)], 0.999))
+            chance = hit_probability(horizons_days, distance[limit], slope, slope_sd, diffusion)
+            hazard[:, grade] = -np.log1p(-np.minimum(chance, 0.999))
         hazard[:, 1] = np.minimum(hazard[:, 0], hazard[:, 1])
         evidence = {
             "slope_ratio_per_day": slope,
@@ -134,7 +133,7 @@ class ThermalTrend:
             tuple(horizons_s),
             hazard.astype(np.float32),
             np.where(known, ndtr(-slope / slope_sd), np.nan).astype(np.float32),
-            (hit_quantiles(curve, TIMES_DAYS, QUANTILES) * DAY_S).astype(np.float32),
+            _time_to_limit_s(distance["max_operating_celsius"], slope, slope_sd, diffusion),
             {name: np.where(known, values, np.nan).astype(np.float32) for name, values in evidence.items()},
         )
 
@@ -156,6 +155,21 @@ class ThermalTrend:
             inlet + power * np.exp(future),
             one["max_operating_celsius"],
         )
+
+
+def _time_to_limit_s(
+    distance: NDArray[np.float64],
+    slope: NDArray[np.float64],
+    slope_sd: NDArray[np.float64],
+    diffusion: NDArray[np.float64],
+) -> NDArray[np.float32]:
+    """Quantiles of the first passage [gpu, quantile]; the whole curve only for GPUs that reach the lowest one."""
+    found = np.full((len(distance), len(QUANTILES)), np.nan, np.float32)
+    by_the_end = hit_probability(TIMES_DAYS[-1:], distance, slope, slope_sd, diffusion)[:, 0]
+    rows = np.flatnonzero(by_the_end >= QUANTILES[0])
+    curve = hit_probability(TIMES_DAYS, distance[rows], slope[rows], slope_sd[rows], diffusion[rows])
+    found[rows] = hit_quantiles(curve, TIMES_DAYS, QUANTILES) * DAY_S
+    return found
 
 
 def peer_ratio(log_r: NDArray[np.float64], node: NDArray[np.int32]) -> NDArray[np.float64]:

@@ -106,8 +106,7 @@ class ThrottlingCascade:
 def throttling_now(history: FleetHistory) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """(throttled by heat in the last ten minutes, observed at all) per GPU."""
     columns = max(1, round(NOW_S / history.recent.step_s))
-    seconds = thermal_throttle_seconds(history.recent)
-    total = nan_sum(seconds[:, -columns:])
+    total = nan_sum(thermal_throttle_seconds(history.recent, columns))
     seen = ~np.isnan(total)
     return seen & (np.where(seen, total, 0.0) > NOW_DOSE * NOW_S), seen
 

@@ -40,8 +40,13 @@ class Environment:
 
         The warmest hour is 15:00 UTC.
         """
-        swing = np.sin(2 * np.pi * (times_s / 86_400.0 - 0.375))
         columns = len(times_s)
-        inlet = self.spec.inlet_celsius + self._rack_offset + self.spec.inlet_swing_celsius * swing
-        supply = self.spec.supply_celsius + self.spec.supply_swing_celsius * swing
+        inlet, supply = self.expected(times_s)
         return inlet + self._inlet.draw(columns), supply + self._supply.draw(columns), self._flow.draw(columns)
+
+    def expected(self, times_s: Array) -> tuple[Array, Array]:
+        """Inlet [node, time] and coolant supply [loop, time] in celsius, without their noise; draws nothing."""
+        swing = np.sin(2 * np.pi * (times_s / 86_400.0 - 0.375))
+        inlet = self.spec.inlet_celsius + self._rack_offset + self.spec.inlet_swing_celsius * swing
+        supply = np.full(len(self._supply.last), self.spec.supply_celsius)[:, None]
+        return inlet, supply + self.spec.supply_swing_celsius * swing

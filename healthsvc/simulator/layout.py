@@ -23,6 +23,7 @@ class FleetSpec(Spec):
     nodes_per_rack: int = Field(2, ge=1, description="nodes of one rack")
     racks_per_loop: int = Field(2, ge=1, description="racks on one cooling loop")
     racks_per_row: int = Field(8, ge=1, description="racks of one row")
+    racks_per_feed: int = Field(1, ge=1, description="racks on one power feed")
     cooling: Literal["liquid", "air"] = Field("liquid", description="what a GPU's heat goes into")
     product: str = Field("NVIDIA H100 80GB HBM3", min_length=1, description="the exporter's modelName")
     cluster: str = Field("", description="cluster name; empty: none")
@@ -58,6 +59,22 @@ class Layout:
     def loops(self) -> tuple[str, ...]:
         return tuple(f"loop-{i + 1}" for i in range(self.loop_of_node[-1] + 1))
 
+    @cached_property
+    def feed_of_node(self) -> NDArray[np.intp]:
+        return self.rack_of_node // self.spec.racks_per_feed
+
+    @cached_property
+    def feeds(self) -> tuple[str, ...]:
+        return tuple(f"feed-{i + 1}" for i in range(self.feed_of_node[-1] + 1))
+
+    def places(self, layer: str) -> tuple[tuple[str, ...], NDArray[np.intp]]:
+        """Names of a layer's places (node, cooling_loop, power_feed), and the place of each GPU [gpu]."""
+        return {
+            "node": (self.nodes, self.node_of),
+            "cooling_loop": (self.loops, self.loop_of),
+            "power_feed": (self.feeds, self.feed_of_node[self.node_of]),
+        }[layer]
+
     def placement(self) -> Placement:
         """Where each node stands, as topology.csv says it."""
         rows = {
@@ -66,7 +83,7 @@ class Layout:
                 "rack": f"r{rack + 1}",
                 "cooling_loop": self.loops[loop],
                 "row": f"row-{rack // self.spec.racks_per_row + 1}",
-                "power_feed": f"feed-{rack + 1}",
+                "power_feed": self.feeds[self.feed_of_node[i]],
             }
             for i, (node, rack, loop) in enumerate(zip(self.nodes, self.rack_of_node, self.loop_of_node, strict=True))
         }

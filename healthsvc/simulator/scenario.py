@@ -11,24 +11,37 @@ from healthsvc.simulator.environment import EnvironmentSpec
 from healthsvc.simulator.errors import ErrorSpec
 from healthsvc.simulator.faults import Fault
 from healthsvc.simulator.layout import FleetSpec, Layout
+from healthsvc.simulator.noise import Profile, with_profile
+from healthsvc.simulator.population import Population
 from healthsvc.simulator.spec import ScenarioError, Spec
 from healthsvc.simulator.thermal import ThermalSpec
 from healthsvc.simulator.workload import WorkloadSpec
 
+PROJECTED_DAYS = 30.0  # how far the labels reach beyond the telemetry
+
 
 class Scenario(Spec):
-    """All of a run but its seed. Days in `fault` count from the start of the run."""
+    """All of a run but its seed. Days in `fault` count from the start of the run; up to 30 days after its end a fault
+    shows in the labels only.
+    """
 
     name: str = Field(min_length=1, description="kept in recording.json")
     days: float = Field(30.0, gt=0, le=1000, description="length of the run")
     step_s: int = Field(60, ge=10, le=900, description="seconds between samples; a divisor of a day")
     start: datetime | None = Field(None, description="RFC 3339 with its time zone; may also be given at the run")
+    noise: Profile = Field("default", description="quiet, default or noisy: defaults for what is not set below")
     fleet: FleetSpec = FleetSpec()
     workload: WorkloadSpec = WorkloadSpec()
     environment: EnvironmentSpec = EnvironmentSpec()
     thermal: ThermalSpec = ThermalSpec()
     errors: ErrorSpec = ErrorSpec()
     fault: tuple[Fault, ...] = ()
+    population: tuple[Population, ...] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_from_profile(cls, table: Any) -> Any:
+        return with_profile(table) if isinstance(table, dict) else table
 
     @field_validator("step_s")
     @classmethod
@@ -52,11 +65,31 @@ class Scenario(Spec):
                 fault.rows(self.layout)
             except ValueError as failure:
                 raise ValueError(f"{where}.{failure}") from None
-            if fault.start_day >= self.days:
-                raise ValueError(f"{where}.start_day = {fault.start_day:g}: the run ends at day {self.days:g}; earlier")
-            if fault.kind == "loop_flow_loss" and self.fleet.cooling == "air":
-                raise ValueError(f'{where}: air-cooled GPUs have no loop; set fleet.cooling = "liquid"')
+            self._in_time(f"{where}.start_day", fault.start_day)
+        for i, population in enumerate(self.population):
+            self._in_time(f"population.{i}.{population.kind}.start_day", population.start_day.high)
+            where, targets = f"population.{i}.{population.kind}", population.targets(self.layout)
+            if not targets:
+                raise ValueError(f"{where}: no place of this fleet is large enough; raise fleet.racks_per_feed")
+            try:
+                Fault(kind=population.kind, target=targets[0], start_day=0.0).rows(self.layout)
+            except ValueError as failure:
+                raise ValueError(f"{where}.{failure}") from None
+        kinds = {fault.kind for fault in self.fault} | {population.kind for population in self.population}
+        if "loop_flow_loss" in kinds and self.fleet.cooling == "air":
+            raise ValueError('loop_flow_loss: air-cooled GPUs have no loop; set fleet.cooling = "liquid"')
         return self
+
+    def _in_time(self, where: str, day: float) -> None:
+        last = self.days + PROJECTED_DAYS
+        if day > last:
+            raise ValueError(f"{where} = {day:g}: the run ends at day {self.days:g}, its labels at {last:g}; earlier")
+
+    @property
+    def healthy_ratio(self) -> float:
+        """Share of GPUs that no fault of their own makes sick; decoys and what befalls a whole place do not count."""
+        sick = {fault.target for fault in self.fault if fault.spec.hurts_a_gpu}
+        return 1.0 - len(sick) / self.fleet.gpus
 
     @property
     def layout(self) -> Layout:
@@ -66,6 +99,7 @@ class Scenario(Spec):
         """The same scenario for another number of GPUs or days. Raises ScenarioError if its faults no longer fit."""
         table = self.model_dump()
         table["fault"] = [_flat(fault) for fault in self.fault]
+        table["population"] = [_flat(population) for population in self.population]
         if gpus is not None:
             table["fleet"]["gpus"] = gpus
         if days is not None:
@@ -98,7 +132,7 @@ def parse_scenario(table: dict[str, Any], where: str) -> Scenario:
         raise ScenarioError("\n".join(lines)) from None
 
 
-def _flat(fault: Fault) -> dict[str, Any]:
-    """The fault as its file would say it."""
-    table = fault.model_dump()
+def _flat(one: Fault | Population) -> dict[str, Any]:
+    """The fault, or the population, as its file would say it."""
+    table = one.model_dump()
     return {**table.pop("severity"), **table}

@@ -36,12 +36,15 @@ class Happening:
 class Truth:
     """Filled chunk by chunk with `watch`. dose and hardware_dose [gpu, hour]: share of each clock hour that was spent
     throttling; onset_s [gpu, hour]: the hour's first throttled sample, inf if none. Blind to hours without samples.
+
+    node_of [gpu]: a GPU is lost only while its node answers. The hours reach to `last_s`, beyond the telemetry's end.
     """
 
-    gpus: int
+    node_of: NDArray[np.intp]
     start_s: float
     end_s: float
     step_s: float
+    last_s: float
     dose: Array = field(init=False)
     hardware_dose: Array = field(init=False)
     onset_s: Array = field(init=False)
@@ -54,9 +57,9 @@ class Truth:
     _alive: NDArray[np.bool_] | None = None
 
     def __post_init__(self) -> None:
-        hours = int(self.hour(np.array([self.end_s]))[0]) + 1
-        self.dose, self.hardware_dose = np.zeros((self.gpus, hours)), np.zeros((self.gpus, hours))
-        self.onset_s = np.full((self.gpus, hours), np.inf)
+        shape = len(self.node_of), int(self.hour(np.array([self.last_s]))[0]) + 1
+        self.dose, self.hardware_dose = np.zeros(shape), np.zeros(shape)
+        self.onset_s = np.full(shape, np.inf)
 
     def hour(self, times_s: Array) -> NDArray[np.intp]:
         """The run's hour that each sample's interval (t - step, t] lies in: a full hour belongs to the one before."""
@@ -67,14 +70,11 @@ class Truth:
     def watch(self, chunk: Chunk) -> None:
         """Takes in the next chunk; chunks come in order."""
         rise = {signal: self._rise(signal, chunk) for signal in CARRIED}
-        self._throttling(chunk, rise)
+        software, hardware = rise[Signal.SOFTWARE_THERMAL_THROTTLE], rise[Signal.HARDWARE_THERMAL_THROTTLE]
+        self.add_throttling(chunk.times_s, np.maximum(rise[Signal.THERMAL_THROTTLE], software), hardware)
         code = np.where(np.isnan(chunk.values[Signal.XID]), 0, chunk.values[Signal.XID]).astype(np.int64)
         for row, column in zip(*np.nonzero(rise[Signal.XID]), strict=True):
-            at_s, xid = float(chunk.times_s[column]), int(code[row, column])
-            if MEMORY_XIDS.get(xid, "P") != "P":
-                self.memory.append(Happening(int(row), at_s, MEMORY_XIDS[xid], f"XID {xid}"))
-            elif xid in DEVICE_LOSS_XIDS:
-                self.warnings.append(Happening(int(row), at_s, "T2", f"XID {xid}"))
+            self.add_xid(int(row), float(chunk.times_s[column]), int(code[row, column]))
         for signal, happened, found in (
             (Signal.DBE_AGGREGATE, self.memory, ("T2", "uncorrectable error")),
             (Signal.REMAP_FAILURE, self.memory, ("T1", "row remap failed")),
@@ -83,7 +83,7 @@ class Truth:
                 happened.append(Happening(int(row), float(chunk.times_s[column]), *found))
         for row, column in zip(*np.nonzero(rise[Signal.REMAP_PENDING] < 0), strict=True):
             self.resets.append(Happening(int(row), float(chunk.times_s[column])))
-        self._presence(chunk)
+        self.add_presence(chunk.times_s, ~np.isnan(chunk.values[Signal.GPU_TEMPERATURE]))
 
     def _rise(self, signal: Signal, chunk: Chunk) -> Array:
         """Change against the sample before [gpu, time]; 0 where either is missing. A counter that falls began anew."""
@@ -95,23 +95,32 @@ class Truth:
             rise = np.where(rise < 0, values, rise)
         return np.where(np.isnan(rise), 0.0, rise)
 
-    def _throttling(self, chunk: Chunk, rise: dict[Signal, Array]) -> None:
-        hour = self.hour(chunk.times_s)
+    def add_xid(self, row: int, at_s: float, xid: int) -> None:
+        """An XID; those of applications and precursors are nothing that happened."""
+        if MEMORY_XIDS.get(xid, "P") != "P":
+            self.memory.append(Happening(row, at_s, MEMORY_XIDS[xid], f"XID {xid}"))
+        elif xid in DEVICE_LOSS_XIDS:
+            self.warnings.append(Happening(row, at_s, "T2", f"XID {xid}"))
+
+    def add_throttling(self, times_s: Array, thermal_s: Array, hardware_s: Array) -> None:
+        """Seconds of each step that were throttled by heat, and by hardware [gpu, time]."""
+        hour = self.hour(times_s)
         first = np.flatnonzero(np.diff(hour, prepend=-1))
         hours = hour[first]
-        thermal = np.maximum(rise[Signal.THERMAL_THROTTLE], rise[Signal.SOFTWARE_THERMAL_THROTTLE])
-        self.dose[:, hours] += np.add.reduceat(thermal, first, axis=1) / HOUR_S
-        hardware = rise[Signal.HARDWARE_THERMAL_THROTTLE]
-        self.hardware_dose[:, hours] += np.add.reduceat(hardware, first, axis=1) / HOUR_S
-        moments = np.where(thermal > 0, chunk.times_s, np.inf)
+        self.dose[:, hours] += np.add.reduceat(thermal_s, first, axis=1) / HOUR_S
+        self.hardware_dose[:, hours] += np.add.reduceat(hardware_s, first, axis=1) / HOUR_S
+        moments = np.where(thermal_s > 0, times_s, np.inf)
         onsets = np.minimum.reduceat(moments, first, axis=1)
         self.onset_s[:, hours] = np.minimum(self.onset_s[:, hours], onsets)
 
-    def _presence(self, chunk: Chunk) -> None:
-        alive = ~np.isnan(chunk.values[Signal.GPU_TEMPERATURE])
+    def add_presence(self, times_s: Array, alive: NDArray[np.bool_]) -> None:
+        """Which GPUs answered, bool[gpu, time]. A GPU that goes with its whole node is not lost."""
         before = alive[:, 0] if self._alive is None else self._alive
         change = np.diff(alive.astype(np.int8), axis=1, prepend=before[:, None].astype(np.int8))
         for row, column in zip(*np.nonzero(change), strict=True):
-            happened = self.losses if change[row, column] < 0 else self.returns
-            happened.append(Happening(int(row), float(chunk.times_s[column])))
+            siblings = self.node_of == self.node_of[row]
+            if change[row, column] > 0:
+                self.returns.append(Happening(int(row), float(times_s[column])))
+            elif alive[siblings, column].any():
+                self.losses.append(Happening(int(row), float(times_s[column])))
         self._alive = alive[:, -1]

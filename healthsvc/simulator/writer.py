@@ -15,11 +15,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from healthsvc.fleet import COUNTERS, GpuId, Signal
+from healthsvc.fleet import COUNTERS, DAY_S, GpuId, Signal
 from healthsvc.simulator.fleet import Chunk, FleetSimulator
-from healthsvc.simulator.labels import COLUMNS, Labeller, moment
+from healthsvc.simulator.label import COLUMNS, moment
+from healthsvc.simulator.labels import Labeller
 from healthsvc.simulator.openmetrics import OpenMetricsWriter
-from healthsvc.simulator.scenario import Scenario
+from healthsvc.simulator.projection import Projection
+from healthsvc.simulator.scenario import PROJECTED_DAYS, Scenario
 from healthsvc.simulator.spec import ScenarioError
 from healthsvc.simulator.truth import Truth
 
@@ -40,7 +42,9 @@ def write_recording(
 
     `start_s` outranks the scenario's own start. `openmetrics`: also write all samples there as text, for `promtool tsdb
     create-blocks-from openmetrics`. `progress` hears the share that is done (0-1). The folder appears only when it is
-    whole. Raises ScenarioError if there is no start, FileExistsError if `out_dir` has something in it.
+    whole. recording.json lists the faults as drawn; incidents.csv reaches 30 days past the last sample. Raises
+    ScenarioError if there is no start or a population finds too few targets, FileExistsError if `out_dir` has something
+    in it.
     """
     if start_s is None and scenario.start is None:
         raise ScenarioError(f"{scenario.name}: start: missing; add start = 2026-01-05T00:00:00Z, or give the start")
@@ -49,7 +53,9 @@ def write_recording(
     begin_s = scenario.start.timestamp() if start_s is None and scenario.start else float(start_s or 0.0)
     simulator = FleetSimulator(scenario, np.random.default_rng(seed), begin_s)
     times = simulator.times_s
-    truth = Truth(len(simulator.gpus), float(times[0]), float(times[-1]), scenario.step_s)
+    last_s = float(times[-1]) + PROJECTED_DAYS * DAY_S
+    truth = Truth(simulator.layout.node_of, float(times[0]), float(times[-1]), scenario.step_s, last_s)
+    projection = Projection(simulator, truth)
     out_dir.parent.mkdir(parents=True, exist_ok=True)
     whole = Path(tempfile.mkdtemp(prefix=f".{out_dir.name}.partial-", dir=out_dir.parent))
     try:
@@ -60,9 +66,11 @@ def write_recording(
             text = stack.enter_context(OpenMetricsWriter(openmetrics, simulator.gpus)) if openmetrics else None
             for chunk in simulator.chunks(progress):
                 truth.watch(chunk)
+                projection.watch(chunk)
                 _write_day(whole, chunk)
                 if text:
                     text.add(chunk)
+        projection.add()
         _write_tables(whole, simulator, truth)
         about = {
             "format": FORMAT_VERSION,
@@ -73,6 +81,9 @@ def write_recording(
             "end_s": float(times[-1]),
             "start": moment(float(times[0])),
             "end": moment(float(times[-1])),
+            "labels_end": moment(last_s),
+            "healthy_ratio": simulator.scenario.healthy_ratio,
+            "faults": [fault.model_dump() for fault in simulator.scenario.fault],
         }
         (whole / "recording.json").write_text(json.dumps(about, indent=2) + "\n", "utf-8")
         os.replace(whole, out_dir)

@@ -1,21 +1,36 @@
 """From raw samples on a grid to a FleetWindow: counters become increments, in float64, before anything is float32."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
 
-from healthsvc.fleet import COUNTERS, FleetWindow, Signal
+from healthsvc.fleet import COUNTERS, FleetWindow, GpuId, Signal
 from healthsvc.telemetry.source import RawGrid
 
 
 @dataclass(frozen=True)
 class CounterCarry:
-    """The last raw value of every counter by device, so that increments survive the seam between two windows."""
+    """The last raw value of every counter, so that increments survive the seam between two windows.
 
-    last: Mapping[Signal, Mapping[str, float]] = field(default_factory=lambda: MappingProxyType({}))
+    last[signal] is float64[row], NaN = no value yet; row: device_id -> row. Whoever was seen once keeps its row.
+    """
+
+    row: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    last: Mapping[Signal, NDArray[np.float64]] = field(default_factory=lambda: MappingProxyType({}))
+
+    def joined_by(self, gpus: Sequence[GpuId]) -> tuple["CounterCarry", NDArray[np.intp]]:
+        """The carry with a row for each of `gpus`, and those rows."""
+        rows = np.fromiter((self.row.get(gpu.device_id, -1) for gpu in gpus), np.intp, len(gpus))
+        new = np.flatnonzero(rows < 0)
+        if not len(new):
+            return self, rows
+        rows[new] = len(self.row) + np.arange(len(new))
+        row = {**self.row, **{gpus[int(i)].device_id: int(rows[i]) for i in new}}
+        unknown = np.full(len(new), np.nan)
+        return CounterCarry(row, {signal: np.append(last, unknown) for signal, last in self.last.items()}), rows
 
 
 def uniform_times(start_s: float, end_s: float, step_s: float) -> NDArray[np.float64]:
@@ -60,19 +75,19 @@ def restarts(raw: NDArray[np.float64], before: NDArray[np.float64]) -> NDArray[n
 
 def frame(raw: RawGrid, carry: CounterCarry | None = None) -> tuple[FleetWindow, CounterCarry]:
     """A FleetWindow, and the carry for the window that follows it."""
-    carry = carry or CounterCarry()
+    carry, rows = (carry or CounterCarry()).joined_by(raw.gpus)
     values: dict[Signal, NDArray[np.float32]] = {}
-    kept: dict[Signal, Mapping[str, float]] = dict(carry.last)
+    kept: dict[Signal, NDArray[np.float64]] = dict(carry.last)
     for signal, samples in raw.values.items():
         if signal not in COUNTERS:
             values[signal] = samples.astype(np.float32)
             continue
-        known = carry.last.get(signal, {})
-        before = np.array([known.get(gpu.device_id, np.nan) for gpu in raw.gpus], np.float64)
+        known = carry.last.get(signal, np.full(len(carry.row), np.nan))
+        before = known[rows]
         step, last = increments(samples, before)
         values[signal] = step.astype(np.float32)
         if signal is Signal.ENERGY:  # it starts anew with the driver
             values[Signal.DRIVER_RELOADS] = restarts(samples, before).astype(np.float32)
-        fresh = {g.device_id: float(v) for g, v in zip(raw.gpus, last, strict=True) if not np.isnan(v)}
-        kept[signal] = {**known, **fresh}
-    return FleetWindow(raw.gpus, raw.times_s, values), CounterCarry(MappingProxyType(kept))
+        kept[signal] = known.copy()
+        kept[signal][rows] = last  # still `before` where nothing newer came
+    return FleetWindow(raw.gpus, raw.times_s, values), CounterCarry(carry.row, MappingProxyType(kept))

@@ -91,12 +91,14 @@ class PrometheusSource:
         now_s = float(self._api.points("vector(time())").values[0])
         return find_span(self._api, [self._selector(m) for m in PRESENCE_METRICS], now_s)
 
-    def read(self, times_s: NDArray[np.float64], gpus: Sequence[GpuId] | None = None) -> RawGrid:
+    def read(
+        self, times_s: NDArray[np.float64], gpus: Sequence[GpuId] | None = None, step_s: float | None = None
+    ) -> RawGrid:
         """Samples on the uniform grid `times_s` for `gpus`, or for every GPU found there. Raises SourceError.
 
-        A signal that no GPU has here is absent. One column alone counts as 60 s wide.
+        A signal that no GPU has here is absent. One column alone is 60 s wide unless `step_s` says otherwise.
         """
-        step_s = float(times_s[1] - times_s[0]) if len(times_s) > 1 else 60.0
+        step_s = step_s or (float(times_s[1] - times_s[0]) if len(times_s) > 1 else 60.0)
         start_s, end_s = float(times_s[0]) - step_s, float(times_s[-1])
         if gpus is None:
             gpus = self.discover(start_s, end_s)

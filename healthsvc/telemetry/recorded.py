@@ -88,11 +88,13 @@ class RecordedSource:
         """First and last sample of the recording."""
         return self._span
 
-    def read(self, times_s: NDArray[np.float64], gpus: Sequence[GpuId] | None = None) -> RawGrid:
+    def read(
+        self, times_s: NDArray[np.float64], gpus: Sequence[GpuId] | None = None, step_s: float | None = None
+    ) -> RawGrid:
         """Samples on the grid `times_s` for `gpus` (one that is not in the recording is all NaN), or for every GPU that
         has any there; environment of all places. A column is the last sample in (t - step, t]. Raises SourceError.
         """
-        step_s = float(times_s[1] - times_s[0]) if len(times_s) > 1 else self.step_s
+        step_s = step_s or (float(times_s[1] - times_s[0]) if len(times_s) > 1 else self.step_s)
         parts: list[tuple[_Day, slice]] = []
         if len(times_s):
             for number in self._days_in(times_s[0] - step_s, times_s[-1]):

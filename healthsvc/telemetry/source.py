@@ -38,7 +38,10 @@ class RawGrid:
 class Source(Protocol):
     """Anything that can say which GPUs there were and what they reported."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """What it is called in messages."""
+        ...
 
     def discover(self, start_s: float, end_s: float) -> tuple[GpuId, ...]:
         """Every GPU with a sample in [start, end], each device once, its newest labels winning. Raises SourceError."""
@@ -52,6 +55,11 @@ class Source(Protocol):
         """First and last moment with GPU samples, if any. Raises SourceError."""
         ...
 
-    def read(self, times_s: NDArray[np.float64], gpus: Sequence[GpuId] | None = None) -> RawGrid:
-        """Samples on the grid `times_s` (uniform) for `gpus`, or for every GPU found there. Raises SourceError."""
+    def read(
+        self, times_s: NDArray[np.float64], gpus: Sequence[GpuId] | None = None, step_s: float | None = None
+    ) -> RawGrid:
+        """Samples on the grid `times_s` (uniform) for `gpus`, or for every GPU found there. Raises SourceError.
+
+        step_s: width of a column; by default the spacing of `times_s`, which a single column does not have.
+        """
         ...

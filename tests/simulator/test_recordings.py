@@ -17,7 +17,7 @@ EVERYTHING = (
     {"kind": "hbm_wear", "target": 4, "start_day": 0.1, "days_to_failure": 2.5, "remaps": 3, "reset_after_hours": 2},
     {"kind": "sudden_dbe", "target": 12, "start_day": 2.0},
     {"kind": "off_bus", "target": 13, "start_day": 1.0, "end_day": 1.5},
-    {"kind": "loop_flow_loss", "target": "loop-2", "start_day": 2.0, "end_day": 2.25},
+    {"kind": "loop_flow_loss", "target": "loop-2", "start_day": 2.0, "end_day": 2.25, "ramp_minutes": 45},
     {"kind": "constant_hot", "target": 14, "start_day": 0.0},
     {"kind": "workload_step", "target": "node-002", "start_day": 1.0, "step_percent": 10.0},
 )
@@ -116,7 +116,7 @@ def test_a_lost_gpu_is_an_incident_from_its_last_word_to_its_return(folder: Path
 def test_a_throttling_loop_is_one_incident_of_the_loop_and_none_of_its_gpus(folder: Path) -> None:
     (label,) = incidents(folder, "throttling")
     assert (label["scope"], label["grade"], label["precursor"]) == ("cooling_loop:loop-2", "T2", "true")
-    assert "2026-01-07T00:10:00Z" < label["start"] < "2026-01-07T01:00:00Z"
+    assert "2026-01-07T00:15:00Z" < label["start"] < "2026-01-07T01:00:00Z"
     assert label["end"] == "2026-01-07T06:00:00Z"
 
 

@@ -10,12 +10,12 @@ from tests.simulator.runs import scenario
 FIXTURES = Path(__file__).parents[2] / "data" / "fixtures"
 
 
-@pytest.mark.parametrize("name", ["demo", "end_to_end"])
+@pytest.mark.parametrize("name", ["demo", "end_to_end", "proof", "proof-small", "protocol"])
 def test_the_shipped_scenarios_can_be_read(name: str) -> None:
     found = load_scenario(FIXTURES / f"{name}.toml")
     assert found.name == name
     assert found.start is not None
-    assert found.fault
+    assert found.fault or found.population
 
 
 @pytest.mark.parametrize(
@@ -34,8 +34,16 @@ def test_the_shipped_scenarios_can_be_read(name: str) -> None:
             ["speed = 2", "growth_percent_per_day"],
         ),
         ('[[fault]]\nkind = "tim_drift"\ntarget = 1\nstart_day = 3\nend_day = 2', ["end_day = 2", "after start_day"]),
-        ('[[fault]]\nkind = "tim_drift"\ntarget = 1\nstart_day = 31', ["start_day = 31", "earlier"]),
+        ('[[fault]]\nkind = "tim_drift"\ntarget = 1\nstart_day = 61', ["start_day = 61", "earlier"]),
         ("days = ", ["not a TOML file"]),
+        ('noise = "loud"', ["noise = 'loud'", "'quiet', 'default' or 'noisy'"]),
+        ('[[population]]\nkind = "off_bus"\nstart_day = 1', ["count or rate_per_year"]),
+        ('[[population]]\nkind = "off_bus"\ncount = 1\nstart_day = [5, 2]', ["start_day", "low first"]),
+        ('[[population]]\nkind = "off_bus"\ncount = 1\nstart_day = [5, 61]', ["start_day = 61", "earlier"]),
+        ('[[population]]\nkind = "off_bus"\ncount = 1\nstart_day = 1\nspeed = 2', ["speed = 2", "precursor_hours"]),
+        ('[[population]]\nkind = "power_brake"\ncount = 1\nstart_day = 1', ["racks_per_feed"]),
+        ('[[population]]\nkind = "off_bus"\ncount = 1\nenrichment = 2\nstart_day = 1', ["enrichment = 2", "instead"]),
+        ('[[fault]]\nkind = "power_brake"\ntarget = "feed-1"\nstart_day = 1', ["fewer than 3 nodes", "racks_per_feed"]),
     ],
 )
 def test_a_wrong_scenario_names_key_value_and_cure(tmp_path: Path, text: str, said: list[str]) -> None:

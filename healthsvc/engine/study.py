@@ -1,0 +1,168 @@
+"""`healthsvc backtest`: the history walked once, then origins and shards of the fleet rehearsed side by side."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from healthsvc.alerts import AlertPolicy
+from healthsvc.config import Settings
+from healthsvc.engine.backtest import Backtest, judge, run_fold
+from healthsvc.engine.build import alert_policy, load_placement, open_source
+from healthsvc.engine.digest import days_to_walk, digest_day
+from healthsvc.engine.progress import Progress
+from healthsvc.engine.rehearsal import Rehearsal, RehearsalSpec, rehearse
+from healthsvc.engine.rehearsal_files import RehearsalFiles, key_of
+from healthsvc.engine.scoring import Scorer
+from healthsvc.engine.shipped import class_priors, load_priors
+from healthsvc.evaluation.baselines import standard_baselines
+from healthsvc.evaluation.labels import Label
+from healthsvc.evaluation.origins import NOT_CROSS_VALIDATED, Fold, rolling_origins
+from healthsvc.evaluation.thresholds import Threshold
+from healthsvc.features.daily import definitions
+from healthsvc.features.facts import DOMAIN_LAYERS
+from healthsvc.fleet import HORIZONS_S, DailyLedger, EventLog, GpuId, Placement, build_topology
+from healthsvc.forecasters import shipped_domain_forecasters, shipped_forecasters
+from healthsvc.store import Ledger
+from healthsvc.telemetry.read_ahead import ReadAhead
+from healthsvc.telemetry.source import Source
+
+
+@dataclass(frozen=True)
+class StudySpec:
+    """What to rehearse. folds None: rolling origins over (start_s, end_s]. jobs: processes side by side."""
+
+    start_s: float
+    end_s: float
+    known_until_s: float
+    folds: tuple[Fold, ...] | None = None
+    horizon_s: float = HORIZONS_S[2]
+    jobs: int = 2
+    backend: str = "loky"
+    resume: bool = True
+
+
+@dataclass(frozen=True)
+class _DaysOfSome:
+    """The ledger of one shard of the fleet."""
+
+    whole: Ledger
+    gpus: tuple[GpuId, ...]
+
+    def read(self, first_day: int, last_day: int) -> tuple[DailyLedger, EventLog]:
+        daily, events = self.whole.read(first_day, last_day)
+        mine = {gpu.device_id for gpu in self.gpus}
+        rows = np.array([i for i, gpu in enumerate(daily.gpus) if gpu.device_id in mine], np.intp)
+        return daily.take([daily.gpus[int(i)] for i in rows], rows), events.take(rows)
+
+
+def components(gpus: Sequence[GpuId], placement: Placement | None) -> list[tuple[GpuId, ...]]:
+    """Parts of the fleet that share no node, rack, loop or feed, largest first: what may be rehearsed apart."""
+    topology = build_topology(gpus, placement)
+    part = np.arange(len(gpus))
+    for _ in range(len(gpus)):
+        before = part.copy()
+        for layer in DOMAIN_LAYERS:
+            groups = topology.group(layer, len(gpus))
+            known = groups >= 0
+            lowest = np.full(int(groups.max(initial=-1)) + 1, len(gpus))
+            np.minimum.at(lowest, groups[known], part[known])
+            part[known] = np.minimum(part[known], lowest[groups[known]])
+        if (part == before).all():
+            break
+    parts = [tuple(gpus[int(i)] for i in np.flatnonzero(part == p)) for p in np.unique(part)]
+    return sorted(parts, key=lambda members: -len(members))
+
+
+def shards_of(gpus: Sequence[GpuId], placement: Placement | None, count: int) -> list[tuple[GpuId, ...]]:
+    """At most `count` shards of whole components, about equally large."""
+    shards: list[list[GpuId]] = [[] for _ in range(count)]
+    for members in components(gpus, placement):
+        min(shards, key=len).extend(members)
+    return [tuple(sorted(shard, key=lambda gpu: gpu.device_id)) for shard in shards if shard]
+
+
+def placement_of(settings: Settings, source: Source) -> Placement | None:
+    """topology.csv of the settings, else what the source knows."""
+    path = settings.history.topology_file
+    return load_placement(path) if path else source.placement()
+
+
+def walk(settings: Settings, source: Source, ledger: Ledger, end_s: float, progress: Progress) -> None:
+    """Every finished day before `end_s` into the back-test's own ledger; what is there already stays."""
+    span = source.span()
+    wide = settings.model_copy(update={"history": settings.history.model_copy(update={"train_days": 400})})
+    days = days_to_walk(ledger, end_s, wide.history.train_days, span[0] if span else None)
+    placement, memory_mib = placement_of(settings, source), settings.history.backfill_memory_mib
+    with progress.task("reading history", len(days), "days") as advance:
+        for day in days:
+            digest_day(source, ledger, day, end_s, settings.cycle.step_s, memory_mib, placement)
+            advance()
+
+
+def run_study(settings: Settings, spec: StudySpec, labels: tuple[Label, ...] | None, progress: Progress) -> Backtest:
+    """The whole back-test. labels None: taken from the telemetry itself. Raises SourceError, StoreError, ValueError."""
+    import joblib
+
+    directory = Path(settings.store.directory) / "backtest"
+    source = open_source(settings)
+    placement = placement_of(settings, source)
+    walk(settings, source, Ledger(directory, definitions()), spec.end_s, progress)
+    folds = spec.folds or rolling_origins(spec.start_s, spec.end_s, spec.horizon_s)
+    gpus = source.discover(spec.start_s, spec.end_s)
+    shards = shards_of(gpus, placement, max(1, spec.jobs // len(folds)))
+    work = [(fold, shard) for fold in folds for shard in shards]
+    done: list[tuple[Rehearsal, dict[str, Threshold]]] = []
+    with progress.task("rehearsing", len(work), "folds x shards") as advance, joblib.parallel_config(spec.backend):
+        runs = joblib.Parallel(n_jobs=min(spec.jobs, len(work)), return_as="generator")(
+            joblib.delayed(rehearse_shard)(settings, directory, fold, shard, labels, spec.resume)
+            for fold, shard in work
+        )
+        for result in runs:
+            done.append(result)
+            advance()
+    notes = sorted({fold.label for fold in folds if fold.label == NOT_CROSS_VALIDATED})
+    evaluations = judge([r for r, _ in done], labels, spec.known_until_s, placement, notes)
+    thresholds = next((chosen for _, chosen in reversed(done) if chosen), {})
+    return Backtest(evaluations, thresholds, folds)
+
+
+def rehearse_shard(
+    settings: Settings,
+    directory: Path,
+    fold: Fold,
+    gpus: tuple[GpuId, ...],
+    labels: tuple[Label, ...] | None,
+    resume: bool,
+) -> tuple[Rehearsal, dict[str, Threshold]]:
+    """One fold on one shard, in a process of its own; finished blocks are kept and found again."""
+    documents = load_priors()
+    priors = class_priors(documents)
+    whole = open_source(settings)
+    source, placement = ReadAhead(whole, gpus), placement_of(settings, whole)
+    ledger, files = _DaysOfSome(Ledger(directory, definitions()), gpus), RehearsalFiles(directory / "rehearsals")
+    scorer = Scorer(shipped_forecasters(documents), shipped_domain_forecasters(documents), priors)
+    spec = RehearsalSpec()
+
+    def once(policy: AlertPolicy, window: tuple[float, float], with_baselines: bool) -> Rehearsal:
+        key = key_of(
+            window=window,
+            gpus=[gpu.device_id for gpu in gpus],
+            policy=repr(policy),
+            cycle=settings.cycle.model_dump(),
+            priors=documents,
+            definitions=dict(definitions()),
+            spec=repr(spec),
+            baselines=with_baselines,
+            source=str(settings.prometheus.url or settings.recorded.directory),
+        )
+        kept = files.load(key) if resume else None
+        if kept is not None:
+            return kept
+        baselines = standard_baselines(spec.baseline_s) if with_baselines else ()
+        found = rehearse(source, ledger, settings, placement, scorer, policy, window, baselines, spec)
+        files.save(key, found)
+        return found
+
+    return run_fold(fold, once, alert_policy(priors, settings.cycle.step_s), labels, placement)

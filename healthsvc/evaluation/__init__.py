@@ -1,0 +1,1 @@
+"""The measuring stick: alerts and probabilities against labelled incidents. Pure, but for reading incidents.csv."""

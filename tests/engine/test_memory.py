@@ -1,0 +1,319 @@
+"""What the service remembers minute by minute is what it would read back: nothing is lost, doubled or mixed up."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from healthsvc.engine.digest import digest_day
+from healthsvc.engine.memory import FleetMemory, empty_ledger, joined_days, joined_places, recall
+from healthsvc.features.daily import definitions
+from healthsvc.fleet import DAY_S, EventKind, GpuId, Placement, PlaceSeries, Signal
+from healthsvc.store import Ledger, StoreError
+from healthsvc.telemetry.recorded import RecordedSource
+from healthsvc.telemetry.source import RawGrid, Source, SourceError
+from tests.engine.recordings import START_DAY, START_S, STEP_S, settings_for
+from tests.engine.sources import ArraySource, assert_same_history, by_device, steady_source
+from tests.histories import make_daily, make_gpus
+
+HOUR_S = 3600.0
+
+
+def ignore(raw: RawGrid) -> None:
+    """Nobody listens."""
+
+
+def remember(source: Source, ledger: Ledger, now_s: float, placement: Placement | None = None) -> FleetMemory:
+    return recall(source, ledger, now_s, settings_for(ledger.directory), placement or source.placement(), ignore)
+
+
+def live(memory: FleetMemory, source: Source, ledger: Ledger, until_s: float, steps: int = 1) -> Iterator[float]:
+    """The loop of the service, `steps` at a time."""
+    while memory.now_s + STEP_S <= until_s:
+        memory.advance(source, min(memory.now_s + steps * STEP_S, until_s), ignore)
+        memory.finish_days(ledger)
+        yield memory.now_s
+
+
+def run(memory: FleetMemory, source: Source, ledger: Ledger, until_s: float, steps: int = 1) -> FleetMemory:
+    for _ in live(memory, source, ledger, until_s, steps):
+        pass
+    return memory
+
+
+def backfilled(source: Source, folder: Path, days: range) -> Ledger:
+    ledger = Ledger(folder, definitions())
+    for day in days:
+        digest_day(source, ledger, day, (day + 1) * DAY_S, STEP_S, 1024, source.placement())
+    return ledger
+
+
+@pytest.fixture(scope="module")
+def lived(patchy: RecordedSource, tmp_path_factory: pytest.TempPathFactory) -> tuple[FleetMemory, Ledger, Ledger]:
+    """Two days and a half of the patchy recording lived step by step, beside the same days from backfill."""
+    days = range(START_DAY + 5, START_DAY + 7)
+    first = backfilled(patchy, tmp_path_factory.mktemp("live"), days)
+    memory = remember(patchy, first, START_S + 7.6 * DAY_S)
+    run(memory, patchy, first, START_S + 9.45 * DAY_S)
+    again = backfilled(patchy, tmp_path_factory.mktemp("again"), range(START_DAY + 5, START_DAY + 9))
+    return memory, first, again
+
+
+def test_a_day_lived_minute_by_minute_is_the_day_that_backfill_writes(
+    lived: tuple[FleetMemory, Ledger, Ledger],
+) -> None:
+    _, first, again = lived
+    assert first.days() == again.days()
+    (one, events), (other, others) = (x.read(START_DAY + 5, START_DAY + 8) for x in (first, again))
+    assert one.gpus == other.gpus
+    for name in (*one.features, "exposure_h", "completeness"):
+        values = (x.features.get(name, getattr(x, name, None)) for x in (one, other))
+        np.testing.assert_array_equal(*values, err_msg=name)
+    for name in ("row", "start_s", "end_s", "kind", "value"):
+        np.testing.assert_array_equal(getattr(events, name), getattr(others, name), err_msg=name)
+
+
+def test_a_memory_that_lived_on_is_the_memory_of_one_that_begins_now(
+    patchy: RecordedSource, lived: tuple[FleetMemory, Ledger, Ledger]
+) -> None:
+    memory, _, again = lived
+    fresh = remember(patchy, again, memory.now_s)
+    order = memory.roster.rows_of(fresh.gpus)
+    memory._daily = None  # today's row is as old as the last hour
+    assert_same_history(memory.history().take(order), fresh.history())
+    assert memory.digested_s == fresh.digested_s
+
+
+def test_a_restart_loses_nothing(patchy: RecordedSource, lived: tuple[FleetMemory, Ledger, Ledger]) -> None:
+    """The ledger that the live service wrote, read by its successor."""
+    memory, first, _ = lived
+    successor = remember(patchy, first, memory.now_s)
+    memory._daily = None
+    assert_same_history(memory.history().take(memory.roster.rows_of(successor.gpus)), successor.history())
+
+
+def test_onsets_are_seen_in_the_cycle_they_show_in(tiny: RecordedSource, ledger: Ledger) -> None:
+    """A bin of five minutes is longer than a cycle; whoever only looks for what began since then sees none."""
+    memory = remember(tiny, ledger, START_S + 9.3 * DAY_S)
+    for now_s in live(memory, tiny, ledger, START_S + 9.4 * DAY_S):
+        onsets = memory.events.of(EventKind.THERMAL_THROTTLE)
+        throttled = memory.recent.get(Signal.SOFTWARE_THERMAL_THROTTLE)[4:, -1] > 10
+        if throttled.any():
+            assert np.isin(np.flatnonzero(throttled) + 4, onsets.row).all(), now_s
+            break
+    else:
+        pytest.fail("nobody throttled")
+
+
+def test_several_steps_at_once_are_the_same_steps(tiny: RecordedSource, tmp_path: Path) -> None:
+    found = []
+    for steps in (1, 5):
+        ledger = Ledger(tmp_path / str(steps), definitions())
+        memory = remember(tiny, ledger, START_S + 8.9 * DAY_S)
+        run(memory, tiny, ledger, START_S + 9.35 * DAY_S, steps)
+        memory._daily = None
+        found.append(memory.history())
+    assert_same_history(*found)
+
+
+def test_todays_row_is_the_unfinished_last_column(tiny: RecordedSource, ledger: Ledger) -> None:
+    memory = remember(tiny, ledger, START_S + 8.5 * DAY_S)
+    daily = memory.history().daily
+    assert (daily.days[-1], daily.unfinished) == (START_DAY + 8, True)
+    np.testing.assert_allclose(daily.exposure_h[:, -1], 12.0)
+    np.testing.assert_allclose(daily.completeness[:, -1], 1.0)  # of the half day that could have arrived
+
+
+def test_todays_row_is_renewed_by_the_hour_and_by_every_event(tiny: RecordedSource, ledger: Ledger) -> None:
+    memory = remember(tiny, ledger, START_S + 9.3 * DAY_S)
+    kept = memory.history().daily
+    seen: list[tuple[float, bool]] = []
+    for now_s in live(memory, tiny, ledger, START_S + 9.3 * DAY_S + 2 * HOUR_S):
+        events = len(memory.events)
+        daily = memory.history().daily
+        if daily is not kept:
+            seen.append((now_s, events > 0))
+            kept = daily
+    assert len(seen) >= 2
+    assert kept.exposure_h[0, -1] > 8.0
+
+
+def test_a_finished_day_is_written_once_and_the_next_begins_empty(tiny: RecordedSource, ledger: Ledger) -> None:
+    memory = remember(tiny, ledger, START_S + 7.9 * DAY_S)
+    memory.advance(tiny, START_S + 8.0 * DAY_S, ignore)
+    assert memory.finish_days(ledger) == [START_DAY + 7]  # at midnight its last sample is in
+    assert memory.finish_days(ledger) == []
+    assert (len(memory.today.ends_s), memory.finished.days[-1]) == (0, START_DAY + 7)
+    assert not memory.history().daily.unfinished
+
+
+def test_a_day_that_the_disk_refuses_stays_in_memory_and_is_tried_again(tiny: RecordedSource, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    ledger = Ledger(state, definitions())
+    memory = remember(tiny, ledger, START_S + 8.0 * DAY_S - HOUR_S)
+    state.mkdir(exist_ok=True)
+    (state / "events").write_text("in the way")
+    for hours in (1, 2):
+        memory.advance(tiny, START_S + 8.0 * DAY_S + hours * HOUR_S, ignore)
+    with pytest.raises(StoreError):
+        memory.finish_days(ledger)
+    (state / "events").unlink()
+    assert memory.finish_days(ledger) == [START_DAY + 7]
+    assert ledger.days() == [START_DAY + 7]
+    assert len(memory.today.ends_s) == 12
+
+
+def test_a_source_that_does_not_answer_changes_nothing(ledger: Ledger) -> None:
+    source = steady_source(make_gpus(4), START_S, START_S + DAY_S, STEP_S)
+    memory = remember(source, ledger, START_S + 6 * HOUR_S)
+    before = memory.history()
+    source.broken = True
+    with pytest.raises(SourceError):
+        memory.advance(source, memory.now_s + STEP_S, ignore)
+    assert_same_history(memory.history(), before)
+    source.broken = False
+    memory.advance(source, memory.now_s + 2 * STEP_S, ignore)
+    np.testing.assert_allclose(np.diff(memory.recent.times_s), STEP_S)
+
+
+def test_days_beyond_the_training_span_are_forgotten(tiny: RecordedSource, ledger: Ledger) -> None:
+    memory = remember(tiny, ledger, START_S + 1.9 * DAY_S)
+    few = memory.settings.model_copy(update={"history": memory.settings.history.model_copy(update={"train_days": 7})})
+    memory.settings = few
+    memory.finished = replace(make_daily(memory.gpus, 9, {}), days=START_DAY - 8 + np.arange(9))
+    memory.advance(tiny, START_S + 2.1 * DAY_S, ignore)
+    memory.finish_days(ledger)
+    assert memory.finished.days.tolist() == [START_DAY + d for d in range(-5, 2)]
+
+
+# -- who comes and who goes -------------------------------------------------------------------------------------------
+
+
+def gpu(device: str, slot: str = "", host: str = "n1") -> GpuId:
+    return GpuId(device, host, "0", "NVIDIA H100 80GB HBM3", slot or f"slot-{device}")
+
+
+def memory_through(
+    source: ArraySource, ledger: Ledger, hours: float, departed_after_s: float = DAY_S, begin_h: float = 3.0
+) -> FleetMemory:
+    settings = settings_for(ledger.directory, departed_after_s=departed_after_s)
+    memory = recall(source, ledger, START_S + begin_h * HOUR_S, settings, None, ignore)
+    return run(memory, source, ledger, START_S + hours * HOUR_S)
+
+
+def test_a_gpu_that_joins_leaves_the_rows_of_the_others_as_they_were(tmp_path: Path) -> None:
+    gpus = (gpu("b"), gpu("a"), gpu("c"))
+    alone, joined = (
+        memory_through(
+            steady_source(some, START_S, START_S + DAY_S, STEP_S, {"c": (START_S + 5 * HOUR_S, np.inf)}),
+            Ledger(tmp_path / str(len(some)), definitions()),
+            8.0,
+        )
+        for some in (gpus[:2], gpus)
+    )
+    assert [g.device_id for g in joined.gpus] == ["b", "a", "c"]
+    assert_same_history(alone.history(), joined.history().take(np.array([0, 1])))
+    newcomer = by_device(joined.history(), "c")
+    assert np.isnan(newcomer.recent.get(Signal.POWER)[0, : -3 * 12]).all()
+    assert newcomer.daily.exposure_h[0, -1] == pytest.approx(3.0, abs=0.1)
+
+
+def test_a_newcomers_counters_begin_at_its_first_sample(ledger: Ledger) -> None:
+    """Its lifetime totals are no news of today."""
+    source = steady_source(
+        (gpu("a"), gpu("b")), START_S, START_S + DAY_S, STEP_S, {"b": (START_S + 5 * HOUR_S, np.inf)}
+    )
+    memory = memory_through(source, ledger, 6.0)
+    errors = by_device(memory.history(), "b").recent.get(Signal.SBE_AGGREGATE)[0]
+    assert np.nansum(errors) == 1.0  # one an hour; not the half a million since 1970
+
+
+def test_a_swapped_gpu_leaves_and_the_newcomer_inherits_nothing(ledger: Ledger) -> None:
+    at_s = START_S + 5 * HOUR_S
+    gpus = (gpu("a"), gpu("old", "bus-1"), gpu("new", "bus-1"))
+    source = steady_source(gpus, START_S, START_S + DAY_S, STEP_S, {"old": (-np.inf, at_s), "new": (at_s, np.inf)})
+    memory = memory_through(source, ledger, 6.0)
+    assert [g.device_id for g in memory.gpus] == ["a", "new"]
+    history = memory.history()
+    assert history.daily.exposure_h[:, -1].tolist() == pytest.approx([6.0, 1.0], abs=0.1)
+    assert not len(by_device(history, "new").events)
+
+
+def test_a_gpu_lost_beside_a_live_node_stays_in_sight(ledger: Ledger) -> None:
+    source = steady_source((gpu("a"), gpu("b")), START_S, START_S + DAY_S, STEP_S, {"b": (-np.inf, START_S + HOUR_S)})
+    memory = memory_through(source, ledger, 6.0, departed_after_s=HOUR_S)
+    assert [g.device_id for g in memory.gpus] == ["a", "b"]
+    lost = memory.events.of(EventKind.LOST)
+    assert [(memory.gpus[int(row)].device_id, at_s) for row, at_s in zip(lost.row, lost.start_s, strict=True)] == [
+        ("b", START_S + HOUR_S + 3 * STEP_S)
+    ]
+
+
+def test_a_node_that_is_gone_departs_and_the_others_keep_their_rows(tmp_path: Path) -> None:
+    gpus = (gpu("a"), gpu("x", host="n2"), gpu("b"))
+    gone = {"x": (-np.inf, START_S + 4 * HOUR_S)}
+    source = steady_source(gpus, START_S, START_S + DAY_S, STEP_S, gone)
+    before = memory_through(source, Ledger(tmp_path / "1", definitions()), 4.5, departed_after_s=HOUR_S)
+    assert [g.device_id for g in before.gpus] == ["a", "x", "b"]
+    after = memory_through(source, Ledger(tmp_path / "2", definitions()), 6.0, departed_after_s=HOUR_S)
+    assert [g.device_id for g in after.gpus] == ["a", "b"]
+    calm = steady_source((gpus[0], gpus[2]), START_S, START_S + DAY_S, STEP_S)
+    assert_same_history(
+        after.history(), memory_through(calm, Ledger(tmp_path / "3", definitions()), 6.0, HOUR_S).history()
+    )
+
+
+def test_an_empty_source_gives_an_empty_memory(ledger: Ledger) -> None:
+    source = steady_source((), START_S, START_S + DAY_S, STEP_S)
+    memory = remember(source, ledger, START_S + HOUR_S)
+    assert memory.history().gpus == ()
+    memory.advance(source, START_S + 2 * HOUR_S, ignore)
+    assert memory.finish_days(ledger) == []
+
+
+# -- environment ------------------------------------------------------------------------------------------------------
+
+
+def series(names: tuple[str, ...], values: list[list[float]]) -> PlaceSeries:
+    return PlaceSeries("cooling_loop", names, np.array(values, np.float32))
+
+
+def test_environment_is_joined_by_place_and_trimmed() -> None:
+    flow = Signal.COOLANT_FLOW
+    before = {flow: series(("a", "b"), [[1, 2, 3], [4, 5, 6]])}
+    joined = joined_places(before, {flow: series(("b", "c"), [[7], [8]])}, 3, 1)[flow]
+    assert joined.names == ("a", "b", "c")
+    np.testing.assert_array_equal(joined.values, [[2, 3, np.nan], [5, 6, 7], [np.nan, np.nan, 8]])
+
+
+def test_one_scrape_without_environment_does_not_wipe_what_is_known() -> None:
+    flow = Signal.COOLANT_FLOW
+    before = {flow: series(("a",), [[1, 2, 3]])}
+    np.testing.assert_array_equal(joined_places(before, {}, 3, 1)[flow].values, [[2, 3, np.nan]])
+    np.testing.assert_array_equal(joined_places({}, before, 5, 3)[flow].values, [[np.nan, np.nan, 1, 2, 3]])
+    assert joined_places({}, {}, 3, 1) == {}
+
+
+def test_a_signal_that_appears_later_is_unknown_before() -> None:
+    supply, flow = Signal.COOLANT_SUPPLY, Signal.COOLANT_FLOW
+    both = {supply: series(("a",), [[9]]), flow: series(("a",), [[4]])}
+    joined = joined_places({flow: series(("a",), [[1, 2]])}, both, 3, 1)
+    np.testing.assert_array_equal(joined[supply].values, [[np.nan, np.nan, 9]])
+    np.testing.assert_array_equal(joined[flow].values, [[1, 2, 4]])
+
+
+# -- ledgers in memory ------------------------------------------------------------------------------------------------
+
+
+def test_days_are_joined_and_the_later_report_of_a_day_stands() -> None:
+    gpus = make_gpus(2)
+    power = {"power_q95_watts": np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)}
+    before = make_daily(gpus, 2, power)
+    newer = {"power_q95_watts": np.array([[9.0], [8.0]], np.float32)}
+    after = replace(make_daily(gpus, 1, newer), unfinished=True)
+    joined = joined_days(before, after)
+    assert (joined.days.tolist(), joined.unfinished) == (before.days.tolist(), True)
+    np.testing.assert_array_equal(joined.get("power_q95_watts"), [[1, 9], [3, 8]])
+    assert joined_days(empty_ledger(gpus), before).days.tolist() == before.days.tolist()
