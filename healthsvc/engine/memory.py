@@ -137,6 +137,7 @@ class FleetMemory:
     digested_s: float
     _trail: Trail | None = field(default=None, init=False, repr=False)
     _daily: DailyLedger | None = field(default=None, init=False)
+    _row_of: Summaries | None = field(default=None, init=False, repr=False)
     _refreshed_s: float = field(default=-np.inf, init=False)
 
     @property
@@ -148,9 +149,12 @@ class FleetMemory:
         return self.roster.gpus
 
     def history(self) -> FleetHistory:
-        """The immutable view as of now; today's row is renewed every hour."""
-        if self._daily is None or self.now_s - self._refreshed_s >= REFRESH_S:
-            self._daily = self._with_today()
+        """The immutable view as of now; today's row is renewed every hour, and after new events."""
+        due = self.now_s - self._refreshed_s >= REFRESH_S
+        # Between two ten-minute summaries the row would come out the same.
+        if self._daily is None or (due and self._row_of is not self.today):
+            self._daily, self._row_of = self._with_today(), self.today
+        if due:
             self._refreshed_s = self.now_s
         return FleetHistory(self.recent, self._daily, self.events, self.topology, dict(self.environment))
 
@@ -185,7 +189,7 @@ class FleetMemory:
         # The bin that was not full yet is looked at again: an onset shows only once there is enough of it.
         found = self.events.merged(detect_events(self.recent.columns(slice(-lead, None)), node, since_s - ONSET_BIN_S))
         if len(found) > len(self.events):
-            self._daily = None
+            self._refreshed_s = -np.inf
         self.events = found
         self._summarise()
 

@@ -79,9 +79,11 @@ class FleetWindow:
     def last(self, signal: Signal) -> Floats:
         """The newest sample of each GPU anywhere in the window [gpu]; NaN if there is none."""
         values = self.get(signal)
-        seen = ~np.isnan(values)
-        column = values.shape[1] - 1 - np.argmax(seen[:, ::-1], axis=1)
-        latest: Floats = values[np.arange(len(values)), column]
+        latest: Floats = values[:, -1].copy()
+        rows = np.flatnonzero(np.isnan(latest))  # few: nearly everybody answered just now
+        earlier = values[rows]
+        column = earlier.shape[1] - 1 - np.argmax(~np.isnan(earlier[:, ::-1]), axis=1)
+        latest[rows] = earlier[np.arange(len(rows)), column]
         return latest
 
     def alive(self, signals: frozenset[Signal]) -> NDArray[np.bool_]:

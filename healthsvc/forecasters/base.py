@@ -14,6 +14,7 @@ from healthsvc.fleet import (
     Arrays,
     DomainForecast,
     FleetHistory,
+    FleetWindow,
     Floats,
     Forecast,
     GpuId,
@@ -96,8 +97,19 @@ def observed(history: FleetHistory, requires: tuple[frozenset[Signal], ...]) -> 
     """bool[gpu]: whether every required group has at least one sample in the recent window."""
     seen = np.ones(len(history.gpus), bool)
     for group in requires:
-        seen &= history.recent.alive(group).any(axis=1)
+        seen &= _sampled(history.recent, group)
     return seen
+
+
+def _sampled(window: FleetWindow, signals: frozenset[Signal]) -> NDArray[np.bool_]:
+    """bool[gpu]: alive(signals).any(axis=1), but looks beyond the newest column only where that one is empty."""
+    found = np.zeros(len(window.gpus), bool)
+    for signal in signals & window.values.keys():
+        values = window.values[signal]
+        found |= ~np.isnan(values[:, -1:]).all(axis=1)
+        rows = np.flatnonzero(~found)
+        found[rows] = ~np.isnan(values[rows]).all(axis=1)
+    return found
 
 
 __all__ = [

@@ -143,14 +143,20 @@ def _headroom(report: RiskReport, prefixes: Sequence[str], rows: NDArray[np.intp
         yield from _samples("healthsvc_gpu_headroom_celsius", prefixes, suffix, values, rows)
 
 
+@lru_cache(maxsize=4)
+def _domain_prefixes(domains: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
+    return tuple("{" + label_set(layer=layer, domain=domain) for layer, domain in domains)
+
+
 def _domains(report: RiskReport) -> Iterator[str]:
+    name = "healthsvc_domain_throttling_probability_ratio"
     for forecast in report.domains:
         chances = forecast.probability_at_least_k[:, LEAST_MEMBERS - 1]
-        for (layer, domain), row in zip(forecast.domains, chances.tolist(), strict=True):
-            for horizon_s, chance in zip(forecast.horizons_s, row, strict=True):
-                if not np.isnan(chance):
-                    labels = label_set(layer=layer, domain=domain, horizon=horizon_label(horizon_s))
-                    yield f"healthsvc_domain_throttling_probability_ratio{{{labels}}} {chance:.6g}\n"
+        suffixes = [f',horizon="{horizon_label(horizon_s)}"}}' for horizon_s in forecast.horizons_s]
+        for prefix, row in zip(_domain_prefixes(forecast.domains), chances.tolist(), strict=True):
+            for suffix, chance in zip(suffixes, row, strict=True):
+                if chance == chance:  # not NaN
+                    yield f"{name}{prefix}{suffix} {chance:.6g}\n"
 
 
 def _bands(report: RiskReport) -> Iterator[str]:

@@ -55,6 +55,7 @@ class RecordedSource:
         about = self._about()
         self._span = (float(about["start_s"]), float(about["end_s"]))
         self.step_s = float(about["step_s"])
+        self.labels_end: str | None = about.get("labels_end")  # how far beyond the telemetry incidents.csv is complete
         self.gpus = tuple(GpuId(**{c: row.get(c, "") for c in GPU_COLUMNS}) for row in self._table("gpus.csv"))
         if not self.gpus or not all(gpu.device_id for gpu in self.gpus):
             raise self._broken(directory / "gpus.csv", "no GPU in it, or one without device_id")

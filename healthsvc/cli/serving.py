@@ -1,0 +1,142 @@
+"""`healthsvc serve`."""
+
+import os
+import signal
+import socket
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from healthsvc import __version__
+from healthsvc.cli.common import (
+    CANNOT_RUN,
+    Config,
+    PrometheusUrl,
+    Recorded,
+    State,
+    chosen_settings,
+    configure_logs,
+    moment,
+    plain_errors,
+    share_bar,
+)
+from healthsvc.config import Settings, SettingsError
+
+if TYPE_CHECKING:
+    from healthsvc.engine.build import Replay
+
+DEMO_DIRECTORY = Path("var/demo")
+DEMO_SEED = 7
+DEMO_REPLAY_DAYS = 28.0
+DEMO_SPEED = 60.0
+STOPS_WITHIN_S = 3.0  # a read that hangs is not waited for: what it would write is written whole or not at all
+
+
+def serve(
+    config: Config = None,
+    prometheus_url: PrometheusUrl = None,
+    recorded: Recorded = None,
+    state_dir: State = None,
+    alertmanager_url: Annotated[str | None, typer.Option(help="push alerts to this Alertmanager")] = None,
+    replay_from: Annotated[str | None, typer.Option(help="replay from this time (RFC 3339) on")] = None,
+    replay_speed: Annotated[float, typer.Option(min=0.1, max=100_000, help="times faster than the clock")] = 60.0,
+    host: Annotated[str | None, typer.Option(help="address to listen on")] = None,
+    port: Annotated[int | None, typer.Option(help="port to listen on; default 9920")] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="say more")] = False,
+) -> None:
+    """Run the service. Without any source it serves the demo fleet: 64 simulated GPUs, replayed at 60 times."""
+    configure_logs(verbose)
+    with plain_errors():
+        from healthsvc.engine.build import Replay
+
+        settings = chosen_settings(
+            config,
+            prometheus_url,
+            recorded,
+            state_dir,
+            alertmanager={"url": alertmanager_url},
+            server={"host": host, "port": port},
+        )
+        from_s = moment(replay_from, "--replay-from")
+        replay = None if from_s is None else Replay(from_s, replay_speed)
+        if settings.prometheus.url is None and settings.recorded.directory is None:
+            settings, replay = _demo(settings, replay)
+        elif settings.recorded.directory and replay is None:
+            raise SettingsError("--recorded needs --replay-from: a recording has ended; say from when to replay it")
+        _serve(settings, replay)
+
+
+def _demo(settings: Settings, replay: "Replay | None") -> "tuple[Settings, Replay]":
+    """The demo fleet: simulated once, then replayed from day 28, where things begin to happen."""
+    from healthsvc.engine.build import Replay
+    from healthsvc.engine.shipped import demo_scenario
+    from healthsvc.simulator import load_scenario, write_recording
+
+    scenario = load_scenario(demo_scenario())
+    folder = DEMO_DIRECTORY / "recording"
+    if not (folder / "recording.json").is_file():
+        typer.echo("no Prometheus given: simulating the demo fleet once (64 GPUs, 30 days)", err=True)
+        with share_bar("simulating") as told:
+            write_recording(scenario, folder, DEMO_SEED, progress=told)
+    start_s = scenario.start.timestamp() if scenario.start else 0.0
+    demo = settings.model_copy(
+        update={
+            "recorded": settings.recorded.model_copy(update={"directory": folder}),
+            "store": settings.store.model_copy(update={"directory": DEMO_DIRECTORY / "state"}),
+        }
+    )
+    return demo, replay or Replay(start_s + DEMO_REPLAY_DAYS * 86_400.0, DEMO_SPEED)
+
+
+def _serve(settings: Settings, replay: "Replay | None") -> None:
+    """The web server in this thread, the engine in another; either one's end ends both."""
+    import uvicorn
+
+    from healthsvc.engine.build import open_service
+    from healthsvc.engine.progress import Bar, Silent
+
+    with (
+        _listen(settings.server.host, settings.server.port) as listener,
+        open_service(settings, replay, Bar() if sys.stderr.isatty() else Silent()) as (service, web),
+    ):
+        server = uvicorn.Server(uvicorn.Config(web, log_level="warning"))
+        died = threading.Event()
+
+        def run() -> None:
+            try:
+                service.run()
+            except BaseException:
+                died.set()
+                raise
+            finally:
+                server.should_exit = True
+
+        # The web server hands a signal on after its own shutdown; by default that would kill us in mid-write.
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: service.stop.set())
+        thread = threading.Thread(target=run, name="engine", daemon=True)
+        thread.start()
+        host, port = listener.getsockname()[:2]
+        typer.echo(
+            f"healthsvc {__version__} on http://{host}:{port}: /api/v1/gpus?sort=-risk  /metrics  /docs", err=True
+        )
+        server.run(sockets=[listener])
+        service.stop.set()
+        thread.join(STOPS_WITHIN_S)
+    if died.is_set():
+        raise typer.Exit(CANNOT_RUN)
+    if thread.is_alive():  # the interpreter would wait for the read's own threads, retries and all
+        os._exit(0)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """The socket of the web server. Raises SettingsError if the address is taken or not ours."""
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as failure:
+        raise SettingsError(
+            f"server.host = {host}, server.port = {port}: {failure.strerror}; choose others with --host and --port"
+        ) from None
