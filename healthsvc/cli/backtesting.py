@@ -43,6 +43,10 @@ def backtest(
     test_from: Annotated[
         str | None, typer.Option(help="one test block from here to --end, in place of rolling origins")
     ] = None,
+    horizon_days: Annotated[
+        float, typer.Option(min=1, max=30, help="gap between what is learnt from labels and what is tested")
+    ] = 30.0,
+    train_days: Annotated[float, typer.Option(min=14, help="history before the first calibration block")] = 60.0,
     known_until: Annotated[
         str | None, typer.Option(help="labels are complete up to here; default: as the recording says, else --end")
     ] = None,
@@ -71,7 +75,7 @@ def backtest(
             raise SettingsError(f"{source.name}: no GPU history to test on; check the URL and the selector")
         start_s, end_s = moment(start, "--start") or span[0], moment(end, "--end") or span[1]
         end_s = math.floor(end_s / step_s) * step_s
-        folds = test_blocks(start_s, end_s, moment(test_from, "--test-from"))
+        folds = test_blocks(start_s, end_s, horizon_days, train_days, moment(test_from, "--test-from"))
         known_s = moment(known_until, "--known-until") or known_until_s(source, end_s)
         spec = StudySpec(start_s, end_s, known_s, folds, jobs=jobs, backend=backend, resume=not fresh)
         result = run_study(settings, spec, labels, Bar())
@@ -84,14 +88,15 @@ def backtest(
             typer.echo(footnote(result))
 
 
-def test_blocks(start_s: float, end_s: float, test_s: float | None) -> "tuple[Fold, ...]":
+def test_blocks(
+    start_s: float, end_s: float, horizon_days: float, train_days: float, test_s: float | None
+) -> "tuple[Fold, ...]":
     """Rolling origins where the history is long enough for them; else one block, with nothing learnt from labels."""
     from healthsvc.evaluation.origins import LEAST_TRAIN_S, NOT_CROSS_VALIDATED, Fold, rolling_origins
-    from healthsvc.fleet import HORIZONS_S
 
     if test_s is None:
         try:
-            folds = rolling_origins(start_s, end_s, HORIZONS_S[-1])
+            folds = rolling_origins(start_s, end_s, horizon_days * DAY_S, train_days * DAY_S)
         except ValueError:
             folds = ()
         if folds and folds[0].label != NOT_CROSS_VALIDATED:

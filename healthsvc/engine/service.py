@@ -12,8 +12,8 @@ import structlog
 from healthsvc.config import Settings
 from healthsvc.engine.alerting import Alerting
 from healthsvc.engine.clock import Clock
-from healthsvc.engine.digest import days_to_walk, digest_day
-from healthsvc.engine.memory import FleetMemory, recall
+from healthsvc.engine.historian import NO_GPU_CURE, Historian
+from healthsvc.engine.memory import FleetMemory
 from healthsvc.engine.progress import Progress
 from healthsvc.engine.scoring import Scorer
 from healthsvc.fleet import GPU_SIGNALS, Arrays, Placement, Snapshot
@@ -27,7 +27,6 @@ from healthsvc.telemetry.source import RawGrid, Source, SourceError
 log = structlog.get_logger()
 MISSED_CYCLES = 3
 RETRY_S = 10.0
-NO_GPU_CURE = "check prometheus.url and prometheus.selector, and that the GPU exporter is scraped"
 
 
 @dataclass
@@ -49,8 +48,21 @@ class Service:
     progress: Progress
     stop: Event = field(default_factory=Event)
     replaying: bool = False
+    _historian: Historian = field(init=False)
     _state: dict[str, Arrays] = field(default_factory=dict, init=False)
     _trained_at_s: float | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self._historian = Historian(
+            self.settings,
+            self.source,
+            self.placement,
+            self.ledger,
+            self.progress,
+            self._on_read,
+            self._on_walk,
+            self.stop.is_set,
+        )
 
     def run(self) -> None:
         """Until `stop`; a replay that has ended keeps its last report up until then."""
@@ -100,12 +112,12 @@ class Service:
 
     def train_once(self, now_s: float) -> dict[str, Arrays]:
         """Walk the history, train, put the arrays on the shelf. Raises SourceError."""
-        self._train(self._recall(now_s))
+        self._train(self._historian.recall(now_s))
         return self._state
 
     def score_once(self, now_s: float) -> Snapshot:
         """One report as of `now_s`, trained on what the shelf or the history holds. Raises SourceError."""
-        memory = self._recall(now_s)
+        memory = self._historian.recall(now_s)
         self._load_or_train(memory)
         return self.scorer.score(self._state, memory.history(), None, self._trained_at_s)
 
@@ -118,7 +130,7 @@ class Service:
             tries += 1
             self._beat()
             try:
-                memory = self._recall(now_s)
+                memory = self._historian.recall(now_s)
                 self._load_or_train(memory)
                 return memory
             except (SourceError, StoreError) as failure:
@@ -131,48 +143,6 @@ class Service:
                 if self.stop.wait(RETRY_S):
                     break
         return None
-
-    def _recall(self, now_s: float) -> FleetMemory:
-        """Walk, then remember; once more if a damaged day came to light only as it was remembered."""
-        self._walk(now_s)
-        damaged = len(self.ledger.quarantined())
-        memory = recall(self.source, self.ledger, now_s, self.settings, self.placement, self._on_read)
-        if len(self.ledger.quarantined()) > damaged:
-            self._walk(now_s)
-            memory = recall(self.source, self.ledger, now_s, self.settings, self.placement, self._on_read)
-        return memory
-
-    def _walk(self, now_s: float) -> None:
-        """Backwards through the history, a day at a time; what is on disk stays there, so a restart resumes."""
-        span = self.source.span()
-        if span is None:
-            log.warning("no GPU history found", source=self.source.name, cure=NO_GPU_CURE)
-            return
-        history = self.settings.history
-        days = days_to_walk(self.ledger, now_s, history.train_days, span[0])
-        with self.progress.task("reading history", len(days), "days") as advance:
-            for done, day in enumerate(days):
-                if self.stop.is_set():
-                    return
-                self._status(backfill_days=(done, len(days)))
-                self._digest(day, now_s)
-                advance()
-        self._status(backfill_days=None)
-
-    def _digest(self, day: int, now_s: float) -> None:
-        """Read one finished day into the ledger."""
-        memory_mib = self.settings.history.backfill_memory_mib
-        with self._timed("backfill"):
-            digest_day(
-                self.source,
-                self.ledger,
-                day,
-                now_s,
-                self.settings.cycle.step_s,
-                memory_mib,
-                self.placement,
-                self._on_read,
-            )
 
     def _load_or_train(self, memory: FleetMemory) -> None:
         """Arrays of an earlier run if they are fresh enough and whole, else a training."""
@@ -207,7 +177,7 @@ class Service:
                 log.info("day written", day=day)
                 for late in self.ledger.incomplete_days(memory.now_s):
                     if late < day:
-                        self._digest(late, memory.now_s)
+                        self._historian.digest(late, memory.now_s)
         except StoreError as failure:
             self.self_metrics.failed("ledger")
             log.error("day not written; it stays in memory and is tried again", error=str(failure))
@@ -275,6 +245,9 @@ class Service:
             newest = values[:, -MISSED_CYCLES:] if values is not None else None
             seen = 0.0 if newest is None or not len(newest) else float((newest == newest).any(axis=1).mean())
             self.self_metrics.signal_missing(signal.value, 1.0 - seen)
+
+    def _on_walk(self, done: int, total: int) -> None:
+        self._status(backfill_days=(done, total) if done < total else None)
 
     def _on_read(self, raw: RawGrid) -> None:
         self.self_metrics.samples_read(raw.samples, len(raw.warnings))

@@ -10,7 +10,7 @@ from healthsvc.alerts import AlertPolicy
 from healthsvc.config import Settings
 from healthsvc.engine.backtest import Backtest, judge, run_fold
 from healthsvc.engine.build import alert_policy, load_placement, open_source
-from healthsvc.engine.digest import days_to_walk, digest_day
+from healthsvc.engine.historian import Historian
 from healthsvc.engine.progress import Progress
 from healthsvc.engine.rehearsal import Rehearsal, RehearsalSpec, rehearse
 from healthsvc.engine.rehearsal_files import RehearsalFiles, key_of
@@ -27,6 +27,8 @@ from healthsvc.forecasters import shipped_domain_forecasters, shipped_forecaster
 from healthsvc.store import Ledger
 from healthsvc.telemetry.read_ahead import ReadAhead
 from healthsvc.telemetry.source import Source
+
+ALL_DAYS = 4000  # of history that a back-test may look at
 
 
 @dataclass(frozen=True)
@@ -89,18 +91,6 @@ def placement_of(settings: Settings, source: Source) -> Placement | None:
     return load_placement(path) if path else source.placement()
 
 
-def walk(settings: Settings, source: Source, ledger: Ledger, end_s: float, progress: Progress) -> None:
-    """Every finished day before `end_s` into the back-test's own ledger; what is there already stays."""
-    span = source.span()
-    wide = settings.model_copy(update={"history": settings.history.model_copy(update={"train_days": 400})})
-    days = days_to_walk(ledger, end_s, wide.history.train_days, span[0] if span else None)
-    placement, memory_mib = placement_of(settings, source), settings.history.backfill_memory_mib
-    with progress.task("reading history", len(days), "days") as advance:
-        for day in days:
-            digest_day(source, ledger, day, end_s, settings.cycle.step_s, memory_mib, placement)
-            advance()
-
-
 def run_study(settings: Settings, spec: StudySpec, labels: tuple[Label, ...] | None, progress: Progress) -> Backtest:
     """The whole back-test. labels None: taken from the telemetry itself. Raises SourceError, StoreError, ValueError."""
     import joblib
@@ -108,7 +98,7 @@ def run_study(settings: Settings, spec: StudySpec, labels: tuple[Label, ...] | N
     directory = Path(settings.store.directory) / "backtest"
     source = open_source(settings)
     placement = placement_of(settings, source)
-    walk(settings, source, Ledger(directory, definitions()), spec.end_s, progress)
+    Historian(settings, source, placement, Ledger(directory, definitions()), progress).walk(spec.end_s, ALL_DAYS)
     folds = spec.folds or rolling_origins(spec.start_s, spec.end_s, spec.horizon_s)
     gpus = source.discover(spec.start_s, spec.end_s)
     shards = shards_of(gpus, placement, max(1, spec.jobs // len(folds)))

@@ -25,6 +25,9 @@ class GpuId:
     slot: str = ""
     cluster: str = ""
 
+    def __hash__(self) -> int:  # whole fleets are keys of caches, and a string keeps its hash
+        return hash(self.device_id)
+
     @property
     def place(self) -> tuple[str, str, str]:
         """The socket this GPU occupies: (cluster, hostname, slot)."""
