@@ -5,6 +5,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -107,6 +108,8 @@ def _serve(settings: Settings, replay: "Replay | None") -> None:
 
         def run() -> None:
             try:
+                while not (server.started or server.should_exit):  # first answer, then work: both want the interpreter
+                    time.sleep(0.01)
                 service.run()
             except BaseException:
                 died.set()

@@ -26,12 +26,19 @@ RECURS_WITHIN_S = 14 * DAY_S  # XID 79 again within two weeks of a reboot is ter
 DOMAIN_LAYERS = ("node", "rack", "cooling_loop", "power_feed")
 
 
-def hourly_dose(history: FleetHistory, signal: Signal | None = None) -> NDArray[np.float64]:
-    """Share of the last hour spent throttled by heat (or in `signal`) [gpu]; NaN if not observed."""
-    columns = max(1, round(3600.0 / history.recent.step_s))
-    if signal is None:
-        return nan_sum(thermal_throttle_seconds(history.recent, columns)) / 3600.0
-    return nan_sum(history.recent.get(signal)[:, -columns:]) / 3600.0
+def _hour_columns(history: FleetHistory) -> int:
+    return max(1, round(3600.0 / history.recent.step_s))
+
+
+def hourly_dose(history: FleetHistory) -> NDArray[np.float64]:
+    """Share of the last hour spent throttled by heat [gpu]; NaN if not observed."""
+    return nan_sum(thermal_throttle_seconds(history.recent, _hour_columns(history))) / 3600.0
+
+
+def hardware_dose(history: FleetHistory, rows: NDArray[np.intp]) -> NDArray[np.float64]:
+    """Share of the last hour spent in hardware slowdown [row], of these GPUs; NaN if not observed."""
+    seconds = history.recent.get(Signal.HARDWARE_THERMAL_THROTTLE)
+    return nan_sum(seconds[rows, -_hour_columns(history) :]) / 3600.0
 
 
 def domain_throttling(history: FleetHistory, dose: NDArray[np.float64]) -> NDArray[np.bool_]:
@@ -106,10 +113,11 @@ def facts(history: FleetHistory) -> Facts:
     returned = np.where(gone, -np.inf, absent)
     reset = np.maximum(_newest(events.of(EventKind.DRIVER_RELOAD), gpu_count), returned)
 
-    dose, hardware = hourly_dose(history), hourly_dose(history, Signal.HARDWARE_THERMAL_THROTTLE)
+    dose = hourly_dose(history)
     alone = (dose >= THROTTLE_DOSE) & ~domain_throttling(history, dose)
     open_events[:, 0] = alone
-    terminal[:, 0] = alone & (hardware > HARDWARE_DOSE)
+    rows = np.flatnonzero(alone)
+    terminal[rows, 0] = hardware_dose(history, rows) > HARDWARE_DOSE
 
     for column, name in ((1, "memory"), (2, "device_loss")):
         last = _newest(class_events(events, name), gpu_count)
