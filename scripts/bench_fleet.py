@@ -5,7 +5,7 @@ uncorrectable memory error of the last weeks, which puts them at watch; one rack
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -133,13 +133,13 @@ def make_window(fleet: Fleet, columns: int, end_s: float, rng: np.random.Generat
 def make_grid(fleet: Fleet, times_s: NDArray[np.float64], rng: np.random.Generator) -> RawGrid:
     """What a source answers: counters cumulative, float64[gpu, time], and the environment of nodes and loops.
 
-    As from a server, the names are new objects, and GPUs without any sample are not in it.
+    As from our sources, a GPU whose labels have not changed is the same object, and GPUs without any sample are absent.
     """
     gauges, missed = make_gauges(fleet, len(times_s), rng)
     rows = np.flatnonzero(~np.isnan(missed).all(axis=1))
     values = {signal: array[rows].astype(np.float64) for signal, array in gauges.items()}
     values |= {signal: (counts + missed)[rows] for signal, counts in make_counters(fleet, times_s)}
-    gpus = tuple(replace(fleet.gpus[row]) for row in rows.tolist())
+    gpus = tuple(fleet.gpus[row] for row in rows.tolist())
     nodes, loops = fleet.topology.names["node"], fleet.topology.names["cooling_loop"]
     return RawGrid(gpus, times_s, values, make_environment(nodes, loops, len(times_s), rng))
 

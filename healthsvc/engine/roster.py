@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import repeat
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,7 +48,7 @@ class Roster:
     def rows_of(self, gpus: Sequence[GpuId]) -> NDArray[np.intp]:
         """Row in this roster of each of `gpus`, -1 where it is not in it."""
         known = self._index.row
-        return np.fromiter((known.get(gpu.device_id, -1) for gpu in gpus), np.intp, len(gpus))
+        return np.fromiter(map(known.get, [gpu.device_id for gpu in gpus], repeat(-1)), np.intp, len(gpus))
 
     def seen(self, gpus: Sequence[GpuId], at_s: NDArray[np.float64]) -> "Roster":
         """With `gpus` seen at `at_s` (NaN or -inf: not seen now); their newest labels win, newcomers come last."""

@@ -48,6 +48,9 @@ class FleetWindow:
     gpus: tuple[GpuId, ...]
     times_s: NDArray[np.float64]
     values: Mapping[Signal, Floats]
+    _alive: dict[frozenset[Signal], NDArray[np.bool_]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def __post_init__(self) -> None:
         shape = (len(self.gpus), len(self.times_s))
@@ -73,12 +76,15 @@ class FleetWindow:
         """The signal, or all NaN where nobody reports it."""
         found = self.values.get(signal)
         if found is None:
-            return np.full((len(self.gpus), len(self.times_s)), np.nan, np.float32)
+            # One NaN seen from everywhere: no memory, and as read-only as the others.
+            return np.broadcast_to(np.float32(np.nan), (len(self.gpus), len(self.times_s)))
         return found
 
     def last(self, signal: Signal) -> Floats:
         """The newest sample of each GPU anywhere in the window [gpu]; NaN if there is none."""
-        values = self.get(signal)
+        values = self.values.get(signal)
+        if values is None:
+            return np.full(len(self.gpus), np.nan, np.float32)
         latest: Floats = values[:, -1].copy()
         rows = np.flatnonzero(np.isnan(latest))  # few: nearly everybody answered just now
         earlier = values[rows]
@@ -87,11 +93,13 @@ class FleetWindow:
         return latest
 
     def alive(self, signals: frozenset[Signal]) -> NDArray[np.bool_]:
-        """Whether any of `signals` has a sample, bool[gpu, time]."""
-        alive = np.zeros((len(self.gpus), len(self.times_s)), bool)
-        for signal in signals & self.values.keys():
-            alive |= ~np.isnan(self.values[signal])
-        return alive
+        """Whether any of `signals` has a sample, bool[gpu, time]; read-only, and worked out once a window."""
+        if signals not in self._alive:
+            alive = np.zeros((len(self.gpus), len(self.times_s)), bool)
+            for signal in signals & self.values.keys():
+                alive |= ~np.isnan(self.values[signal])
+            self._alive[signals] = frozen_array(alive)
+        return self._alive[signals]
 
     def columns(self, chosen: slice) -> "FleetWindow":
         """A slice of time."""

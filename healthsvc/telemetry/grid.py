@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from types import MappingProxyType
 
 import numpy as np
@@ -23,7 +24,7 @@ class CounterCarry:
 
     def joined_by(self, gpus: Sequence[GpuId]) -> tuple["CounterCarry", NDArray[np.intp]]:
         """The carry with a row for each of `gpus`, and those rows."""
-        rows = np.fromiter((self.row.get(gpu.device_id, -1) for gpu in gpus), np.intp, len(gpus))
+        rows = np.fromiter(map(self.row.get, [gpu.device_id for gpu in gpus], repeat(-1)), np.intp, len(gpus))
         new = np.flatnonzero(rows < 0)
         if not len(new):
             return self, rows

@@ -79,6 +79,8 @@ class PrometheusSource:
         names = self.metrics(start_s, end_s)
         selectors = [self._selector(m) for m in PRESENCE_METRICS if m in names]
         found = find_gpus(self._api, selectors, start_s, end_s)
+        # A GPU whose labels have not changed stays the same object: comparing whole fleets then costs next to nothing.
+        found = {device: known if (known := self._devices.get(device)) == one else one for device, one in found.items()}
         self._devices = {**self._devices, **found}
         return tuple(found[device].gpu for device in sorted(found))
 
