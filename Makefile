@@ -25,6 +25,7 @@ check: setup ## format, lint, types, then the tests
 
 bench: setup servers ## speed and memory, with the figures
 	$(VENV)/python scripts/bench.py
+	$(VENV)/python scripts/bench_backtest.py
 
 cards: setup ## the model cards: what each forecaster can and cannot foresee
 	@if [ -f scripts/cards.py ]; then $(VENV)/python scripts/cards.py; else ls models/*/card.md 2>/dev/null || echo "no model cards yet"; fi

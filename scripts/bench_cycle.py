@@ -23,7 +23,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from healthsvc.alerts import AlertState, decide
 from healthsvc.config import Settings
 from healthsvc.engine.build import alert_policy
-from healthsvc.engine.memory import FleetMemory, day_by_day
+from healthsvc.engine.joins import day_by_day
+from healthsvc.engine.memory import FleetMemory
 from healthsvc.engine.roster import Roster
 from healthsvc.engine.scoring import Scorer
 from healthsvc.engine.shipped import class_priors, load_priors

@@ -7,8 +7,9 @@ import structlog
 
 from healthsvc.config import Settings
 from healthsvc.engine.digest import days_to_walk, digest_day
-from healthsvc.engine.memory import FleetMemory, recall
+from healthsvc.engine.memory import FleetMemory
 from healthsvc.engine.progress import Progress
+from healthsvc.engine.recall import recall
 from healthsvc.features.cadence import too_fine
 from healthsvc.fleet import Placement
 from healthsvc.store import Ledger

@@ -4,7 +4,7 @@ Mutable, and touched by the engine's own thread only; `history()` gives the immu
 Every part has the roster's GPUs in the roster's rows.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -13,14 +13,13 @@ from numpy.typing import NDArray
 
 from healthsvc.config import Settings
 from healthsvc.engine.digest import (
-    chunk_seconds,
-    digest_span,
     inverse,
     newest_sample_s,
 )
+from healthsvc.engine.joins import day_by_day, joined_days, joined_places
 from healthsvc.engine.roster import Roster
 from healthsvc.engine.trail import Trail
-from healthsvc.features.daily import DAILY_FEATURES, daily_row
+from healthsvc.features.daily import daily_row
 from healthsvc.features.events import LEAD_IN_S, ONSET_BIN_S, begun_in, detect_events
 from healthsvc.features.windows import WINDOW_S, Summaries, inlet_by_gpu, summarise
 from healthsvc.fleet import (
@@ -29,13 +28,11 @@ from healthsvc.fleet import (
     EventLog,
     FleetHistory,
     FleetWindow,
-    Floats,
     GpuId,
     Placement,
     PlaceSeries,
     Signal,
     Topology,
-    align_rows,
     build_topology,
 )
 from healthsvc.telemetry.grid import CounterCarry, frame, uniform_times
@@ -43,65 +40,6 @@ from healthsvc.telemetry.source import RawGrid, Source
 
 OnRead = Callable[[RawGrid], None]
 REFRESH_S = 3600.0  # how often today's unfinished row is computed again
-
-
-def empty_ledger(gpus: tuple[GpuId, ...] = ()) -> DailyLedger:
-    """A ledger without a day."""
-    none = np.zeros((len(gpus), 0), np.float32)
-    return DailyLedger(gpus, np.zeros(0, np.int64), dict.fromkeys(DAILY_FEATURES, none), none, none)
-
-
-def joined_days(before: DailyLedger, after: DailyLedger) -> DailyLedger:
-    """Two ledgers of the same GPUs, one behind the other; days of `after` replace equal ones."""
-    keep = ~np.isin(before.days, after.days)
-
-    def joined(old: Floats, new: Floats) -> Floats:
-        return np.concatenate([old if keep.all() else old[:, keep], new], axis=1)
-
-    return DailyLedger(
-        after.gpus,
-        np.concatenate([before.days[keep], after.days]),
-        {name: joined(before.get(name), after.get(name)) for name in DAILY_FEATURES},
-        joined(before.exposure_h, after.exposure_h),
-        joined(before.completeness, after.completeness),
-        after.unfinished,
-    )
-
-
-def day_by_day(daily: DailyLedger) -> DailyLedger:
-    """The same numbers with each day contiguous, so that joining another one is a block copy."""
-    return replace(
-        daily,
-        features={name: np.asfortranarray(values) for name, values in daily.features.items()},
-        exposure_h=np.asfortranarray(daily.exposure_h),
-        completeness=np.asfortranarray(daily.completeness),
-    )
-
-
-def joined_places(
-    before: Mapping[Signal, PlaceSeries], after: Mapping[Signal, PlaceSeries], columns: int, fresh: int
-) -> dict[Signal, PlaceSeries]:
-    """Environment series one behind the other, the newest `columns` kept; a place that one part lacks is NaN there.
-
-    fresh: columns of `after`, which may hold no series at all.
-    """
-    found: dict[Signal, PlaceSeries] = {}
-    for signal in {*before, *after}:
-        parts = [part[signal] for part in (before, after) if signal in part]
-        names = tuple(sorted({name for part in parts for name in part.names}))
-        blocks = []
-        for part, width in ((before, columns), (after, fresh)):
-            other = next(iter(part.values()), None)
-            width = other.values.shape[1] if other is not None else width
-            series = part.get(signal)
-            if series is None:
-                blocks.append(np.full((len(names), width), np.nan, np.float32))
-                continue
-            number = {name: row for row, name in enumerate(series.names)}
-            rows = np.array([number.get(name, -1) for name in names], np.intp)
-            blocks.append(align_rows(series.values.astype(np.float32), rows))
-        found[signal] = PlaceSeries(parts[-1].layer, names, np.concatenate(blocks, axis=1)[:, -columns:])
-    return found
 
 
 class DayReader(Protocol):
@@ -267,55 +205,3 @@ class FleetMemory:
             exposure_h=daily.exposure_h[:, keep],
             completeness=daily.completeness[:, keep],
         )
-
-
-def recall(
-    source: Source, ledger: DayReader, now_s: float, settings: Settings, placement: Placement | None, on_read: OnRead
-) -> FleetMemory:
-    """Memory as of `now_s`: the ledger's finished days, today and the recent window from the source.
-
-    Raises SourceError if the source does not answer.
-    """
-    step_s, today = settings.cycle.step_s, int(now_s // DAY_S)
-    finished, events = ledger.read(today - settings.history.train_days, today - 1)
-    whole_s = np.floor(now_s / WINDOW_S) * WINDOW_S
-    chunk_s = chunk_seconds(max(len(finished.gpus), 64), step_s, settings.history.backfill_memory_mib)
-    digest = digest_span(source, today * DAY_S, float(whole_s), step_s, chunk_s, placement, on_read)
-
-    start_s = now_s - settings.cycle.window_s
-    lead = source.read(uniform_times(start_s - 600.0, start_s, step_s))
-    _, carry = frame(lead, CounterCarry())
-    raw = source.read(uniform_times(start_s, now_s, step_s))
-    on_read(raw)
-    recent, carry = frame(raw, carry)
-
-    exposed = finished.exposure_h > 0
-    newest_day = np.where(
-        exposed.any(axis=1), finished.days[exposed.shape[1] - 1 - np.argmax(exposed[:, ::-1], axis=1)], -np.inf
-    )
-    roster = Roster(finished.gpus, (newest_day + 1) * DAY_S)
-    roster = roster.seen(digest.gpus, digest.last_seen_s).seen(recent.gpus, newest_sample_s(recent))
-    history = settings.history
-    roster = roster.take(np.flatnonzero(roster.staying(now_s, history.departed_after_s, history.lost_for_s)))
-
-    def rows(gpus: tuple[GpuId, ...]) -> NDArray[np.intp]:
-        known = {gpu.device_id: row for row, gpu in enumerate(gpus)}
-        return np.fromiter((known.get(gpu.device_id, -1) for gpu in roster.gpus), np.intp, len(roster.gpus))
-
-    all_events = events.take(rows(finished.gpus)).merged(digest.events.take(rows(digest.gpus)))
-    topology = build_topology(roster.gpus, placement)
-    framed = recent.take(roster.gpus, rows(recent.gpus))
-    late = detect_events(framed, topology.group("node", len(roster.gpus)), float(whole_s))
-    return FleetMemory(
-        settings=settings,
-        placement=placement,
-        roster=roster,
-        recent=framed,
-        carry=carry,
-        environment=dict(raw.environment),
-        today=digest.summaries.take(roster.gpus, rows(digest.gpus)),
-        finished=day_by_day(finished.take(roster.gpus, rows(finished.gpus))),
-        events=all_events.merged(late),
-        topology=topology,
-        digested_s=float(whole_s),
-    )

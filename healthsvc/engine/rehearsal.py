@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from healthsvc.alerts import AlertPolicy, AlertState, decide
 from healthsvc.config import Settings
-from healthsvc.engine.memory import DayReader, FleetMemory, recall
+from healthsvc.engine.memory import DayReader, FleetMemory
+from healthsvc.engine.recall import recall
 from healthsvc.engine.scoring import Scorer
 from healthsvc.evaluation.alert_episodes import AlertEpisode, AlertRecorder, from_columns
 from healthsvc.evaluation.auto_labels import HourlyDose, auto_labels

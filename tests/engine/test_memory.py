@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from healthsvc.engine.digest import digest_day
-from healthsvc.engine.memory import FleetMemory, empty_ledger, joined_days, joined_places, recall
+from healthsvc.engine.joins import empty_ledger, joined_days, joined_places
+from healthsvc.engine.memory import FleetMemory
+from healthsvc.engine.recall import recall
 from healthsvc.features.daily import definitions
 from healthsvc.fleet import DAY_S, EventKind, GpuId, Placement, PlaceSeries, Signal
 from healthsvc.store import Ledger, StoreError
