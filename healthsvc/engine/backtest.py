@@ -77,7 +77,7 @@ def judge(
     """Ours and every baseline on the test blocks together. labels None: what the telemetry itself shows."""
     gpus = _all_gpus(rehearsals)
     places = places_of(gpus, build_topology(gpus, placement))
-    given = [label for r in rehearsals for label in r.labels] if labels is None else labels
+    given = [label for r in rehearsals for label in r.labels] if labels is None else told_by_any(rehearsals, labels)
     episodes = label_episodes(given, places)
     window = (min(r.window[0] for r in rehearsals), max(r.window[1] for r in rehearsals))
     exposure = sum(r.observed_s for r in rehearsals) / MONTH_S
@@ -96,6 +96,18 @@ def judge(
         *(judged(name, [a for r in rehearsals for a in r.baselines.get(name, ())]) for name in names),
         *([judged(CHANCE, baseline_episodes(CHANCE, chance, gpus))] if chance is not None else []),
     )
+
+
+def told_by_any(rehearsals: Sequence[Rehearsal], labels: Sequence[Label]) -> list[Label]:
+    """The given labels, each with the precursor that any rehearsal could tell: it knows its own shard and past only."""
+
+    def which(rows: Sequence[Label]) -> list[tuple[str, float, str]]:
+        return [(row.scope, row.start_s, row.failure_class) for row in rows]
+
+    versions = [r.labels for r in rehearsals if which(r.labels) == which(labels)]
+    return [
+        next((told[i] for told in versions if told[i].precursor is not None), label) for i, label in enumerate(labels)
+    ]
 
 
 def probabilities(

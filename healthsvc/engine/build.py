@@ -16,6 +16,7 @@ from healthsvc.engine.progress import Progress, Silent
 from healthsvc.engine.scoring import Scorer
 from healthsvc.engine.service import Service
 from healthsvc.engine.shipped import class_priors, load_priors
+from healthsvc.engine.thresholds import with_kept_thresholds
 from healthsvc.features.daily import definitions
 from healthsvc.fleet import LAYERS, Placement
 from healthsvc.forecasters import shipped_domain_forecasters, shipped_forecasters
@@ -90,7 +91,7 @@ def open_service(
     step_s = settings.cycle.step_s
     directory = Path(settings.store.directory)
     documents = load_priors()
-    priors = class_priors(documents)
+    priors = with_kept_thresholds(directory, class_priors(documents))
     with ExitStack() as stack:
         source = open_source(settings)
         stack.enter_context(StateLock(directory))

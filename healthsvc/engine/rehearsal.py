@@ -16,7 +16,20 @@ from healthsvc.evaluation.auto_labels import HourlyDose, auto_labels
 from healthsvc.evaluation.baselines import AlarmSpans, Baseline, episodes_of
 from healthsvc.evaluation.labels import Label
 from healthsvc.evaluation.places import places_of
-from healthsvc.fleet import CLASSES, DAY_S, LIVENESS, DailyLedger, EventLog, Floats, GpuId, Placement, build_topology
+from healthsvc.evaluation.precursors import with_precursors
+from healthsvc.fleet import (
+    CLASSES,
+    DAY_S,
+    LIVENESS,
+    DailyLedger,
+    EventLog,
+    FleetHistory,
+    Floats,
+    GpuId,
+    Placement,
+    build_topology,
+)
+from healthsvc.forecasters.thermal_trend import excess_sigma
 from healthsvc.telemetry.source import Source
 
 HOUR_S = 3600.0
@@ -37,7 +50,8 @@ class Rehearsal:
     """What was said over (start_s, end_s].
 
     probability float32[sample, gpu, class, horizon]: P(T2 or worse) at samples_s; NaN = unknown, or not in the fleet.
-    labels: what the telemetry itself shows to have happened (source auto). observed_s: GPU-seconds judged.
+    labels: those that were given, or what the telemetry itself shows (source auto), precursors filled in where this
+    history can tell. observed_s: GPU-seconds judged.
     """
 
     window: tuple[float, float]
@@ -69,6 +83,7 @@ def rehearse(
     window: tuple[float, float],
     baselines: Sequence[Baseline] = (),
     spec: RehearsalSpec | None = None,
+    labels: Sequence[Label] | None = None,
     on_step: Callable[[float], None] = lambda now_s: None,
 ) -> Rehearsal:
     """Walk the window step by step as the service would have: read, score, decide, train daily. Raises SourceError.
@@ -120,10 +135,17 @@ def rehearse(
         np.array([at_s for at_s, _ in samples]),
         np.stack([p for _, p in samples]) if samples else np.zeros(shape, np.float32),
         spans,
-        auto_labels(memory.history(), dose, end_s),
+        completed(memory.history(), auto_labels(memory.history(), dose, end_s) if labels is None else labels),
         observed_s,
         trainings,
     )
+
+
+def completed(history: FleetHistory, labels: Sequence[Label]) -> tuple[Label, ...]:
+    """The labels with their precursors, from everything that the history holds; see `evaluation.precursors`."""
+    node = history.topology.group("node", len(history.gpus))
+    ids = [gpu.device_id for gpu in history.gpus]
+    return with_precursors(labels, ids, history.events, history.daily.days, excess_sigma(history.daily, node))
 
 
 def _everyone(source: Source, memory: FleetMemory, window: tuple[float, float]) -> tuple[GpuId, ...]:

@@ -1,13 +1,15 @@
 """`healthsvc backtest`: the history walked once, then origins and shards of the fleet rehearsed side by side."""
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from healthsvc.alerts import AlertPolicy
-from healthsvc.config import Settings
+from healthsvc.config import Settings, SettingsError
 from healthsvc.engine.backtest import Backtest, judge, run_fold
 from healthsvc.engine.build import alert_policy, load_placement, open_source
 from healthsvc.engine.historian import Historian
@@ -16,6 +18,7 @@ from healthsvc.engine.rehearsal import Rehearsal, RehearsalSpec, rehearse
 from healthsvc.engine.rehearsal_files import RehearsalFiles, key_of
 from healthsvc.engine.scoring import Scorer
 from healthsvc.engine.shipped import class_priors, load_priors
+from healthsvc.engine.thresholds import keep_thresholds
 from healthsvc.evaluation.baselines import standard_baselines
 from healthsvc.evaluation.labels import Label
 from healthsvc.evaluation.origins import NOT_CROSS_VALIDATED, Fold, rolling_origins
@@ -101,10 +104,12 @@ def run_study(settings: Settings, spec: StudySpec, labels: tuple[Label, ...] | N
     Historian(settings, source, placement, Ledger(directory, definitions()), progress).walk(spec.end_s, ALL_DAYS)
     folds = spec.folds or rolling_origins(spec.start_s, spec.end_s, spec.horizon_s)
     gpus = source.discover(spec.start_s, spec.end_s)
-    shards = shards_of(gpus, placement, max(1, spec.jobs // len(folds)))
+    # A calibration block chooses one threshold for the whole fleet: it is not cut into shards.
+    apart = 1 if any(fold.calibrate for fold in folds) else max(1, spec.jobs // len(folds))
+    shards = shards_of(gpus, placement, apart)
     work = [(fold, shard) for fold in folds for shard in shards]
     done: list[tuple[Rehearsal, dict[str, Threshold]]] = []
-    with progress.task("rehearsing", len(work), "folds x shards") as advance, joblib.parallel_config(spec.backend):
+    with progress.task("rehearsing", len(work), "folds x shards") as advance, workers(spec.backend):
         runs = joblib.Parallel(n_jobs=min(spec.jobs, len(work)), return_as="generator")(
             joblib.delayed(rehearse_shard)(settings, directory, fold, shard, labels, spec.resume)
             for fold, shard in work
@@ -115,7 +120,36 @@ def run_study(settings: Settings, spec: StudySpec, labels: tuple[Label, ...] | N
     notes = sorted({fold.label for fold in folds if fold.label == NOT_CROSS_VALIDATED})
     evaluations = judge([r for r, _ in done], labels, spec.known_until_s, placement, notes)
     thresholds = next((chosen for _, chosen in reversed(done) if chosen), {})
+    keep_thresholds(Path(settings.store.directory), thresholds, spec.end_s)
     return Backtest(evaluations, thresholds, folds)
+
+
+@contextmanager
+def workers(backend: str) -> Iterator[None]:
+    """joblib's backend: processes on this machine (loky), or the workers of a dask or ray cluster.
+
+    dask: the cluster of DASK_SCHEDULER_ADDRESS, else a local one; ray: of RAY_ADDRESS, else a local one. Raises
+    SettingsError naming the extra to install.
+    """
+    import joblib
+
+    try:
+        if backend == "dask":
+            from distributed import Client
+
+            with Client(os.environ.get("DASK_SCHEDULER_ADDRESS")), joblib.parallel_config("dask"):
+                yield
+            return
+        if backend == "ray":
+            from ray.util.joblib import register_ray
+
+            register_ray()
+    except ImportError:
+        raise SettingsError(f"--backend {backend}: not installed; pip install 'healthsvc[{backend}]'") from None
+    if backend not in ("loky", "ray"):
+        raise SettingsError(f"--backend {backend}: choose loky, dask or ray")
+    with joblib.parallel_config(backend):
+        yield
 
 
 def rehearse_shard(
@@ -145,13 +179,14 @@ def rehearse_shard(
             definitions=dict(definitions()),
             spec=repr(spec),
             baselines=with_baselines,
+            labels=repr(labels),
             source=str(settings.prometheus.url or settings.recorded.directory),
         )
         kept = files.load(key) if resume else None
         if kept is not None:
             return kept
         baselines = standard_baselines(spec.baseline_s) if with_baselines else ()
-        found = rehearse(source, ledger, settings, placement, scorer, policy, window, baselines, spec)
+        found = rehearse(source, ledger, settings, placement, scorer, policy, window, baselines, spec, labels)
         files.save(key, found)
         return found
 

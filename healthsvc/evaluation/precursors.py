@@ -1,6 +1,7 @@
 """Whether there was something to foresee: the one fixed rule that recall "with a precursor" rests on."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,3 +46,20 @@ def precursor_of(
     told |= (events.kind == EventKind.XID) & np.isin(events.value, PRECURSOR_XIDS)
     over = (days * DAY_S >= from_s) & ((days + 1) * DAY_S <= to_s)
     return bool((before & told).any() or (resistance_excess_sigma[row, over] > EXCESS_SIGMA).any())
+
+
+def with_precursors(
+    labels: Iterable[Label],
+    device_ids: Sequence[str],
+    events: EventLog,
+    days: NDArray[np.int64],
+    resistance_excess_sigma: Floats,
+) -> tuple[Label, ...]:
+    """The labels, in their order, each that says nothing of a precursor completed by `precursor_of`.
+
+    A label of which nothing can be known stays as it is.
+    """
+    row_of = {device_id: row for row, device_id in enumerate(device_ids)}
+    return tuple(
+        replace(label, precursor=precursor_of(label, row_of, events, days, resistance_excess_sigma)) for label in labels
+    )

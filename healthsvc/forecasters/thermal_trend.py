@@ -172,6 +172,18 @@ def _time_to_limit_s(
     return found
 
 
+def excess_sigma(daily: DailyLedger, node: NDArray[np.int32], baseline_days: int = 7) -> NDArray[np.float64]:
+    """log R against peers, above the GPU's own first week, in standard deviations of its days [gpu, day]; NaN where
+    nothing was observed, and within that week. What a reader of the past would call an excess.
+    """
+    ratio = peer_ratio(daily.get("gpu_log_resistance").astype(np.float64), node)
+    number = np.cumsum(~np.isnan(ratio), axis=1)
+    normal = nan_median(np.where(number <= baseline_days, ratio, np.nan))
+    step = np.abs(np.diff(ratio, axis=1)) if ratio.shape[1] > 1 else np.full((len(ratio), 1), np.nan)
+    noise = nan_median(step) / (0.6745 * np.sqrt(2.0))
+    return np.where(number > baseline_days, (ratio - normal[:, None]) / np.maximum(noise, 1e-3)[:, None], np.nan)
+
+
 def peer_ratio(log_r: NDArray[np.float64], node: NDArray[np.int32]) -> NDArray[np.float64]:
     """log R minus the node's median [gpu, day]; a GPU whose node has fewer than three GPUs keeps its own log R.
 

@@ -201,3 +201,28 @@ def test_shards_never_cut_a_loop_or_a_feed() -> None:
     assert [len(part) for part in components(gpus, Placement(apart))] == [4, 4, 4]
     assert sorted(len(shard) for shard in shards_of(gpus, Placement(apart), 2)) == [4, 8]
     assert len(shards_of(gpus, Placement(apart), 5)) == 3
+
+
+def test_labels_that_say_nothing_of_a_precursor_are_completed_from_the_telemetry(
+    tiny: RecordedSource, tmp_path: Path
+) -> None:
+    silent = tuple(replace(label, precursor=None) for label in read_labels(tiny.directory / "incidents.csv"))
+    documents = load_priors()
+    priors = class_priors(documents)
+    scorer = Scorer(shipped_forecasters(documents), shipped_domain_forecasters(documents), priors)
+    window = (START_S + 9 * DAY_S, START_S + 9.5 * DAY_S)
+    found = rehearse(
+        tiny,
+        walked(tiny, tmp_path),
+        settings_for(tmp_path),
+        tiny.placement(),
+        scorer,
+        alert_policy(priors, 300.0),
+        window,
+        labels=silent,
+    )
+    assert len(found.labels) == len(silent)
+    told = {(label.failure_class, label.precursor) for label in found.labels if label.failure_class != "none"}
+    assert ("memory", True) in told  # remaps come before the worn memory's later events
+    assert ("device_loss", False) in told  # it fell off the bus without a sign
+    assert ("throttling", None) in told  # no rule for domains
