@@ -1,5 +1,8 @@
 """Settings: healthsvc.toml and HEALTHSVC_* variables, checked at start; an error names the setting, value and cure."""
 
+import os
+from collections.abc import Iterable
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
 
@@ -186,6 +189,19 @@ def _shown(error: dict[str, Any]) -> str:
     return " = (hidden)" if hidden or "@" in str(value) else f" = {value!r}"
 
 
+def _misspelt_variables(names: Iterable[str]) -> list[str]:
+    """A line for every HEALTHSVC_* variable that nearly names a section; others may be Kubernetes service links."""
+    sections = [name.upper() for name in Settings.model_fields]
+    lines = []
+    for name in sorted(name for name in names if name.startswith("HEALTHSVC_")):
+        section = name.removeprefix("HEALTHSVC_").split("_", 1)[0]
+        near = get_close_matches(section, sections, n=1, cutoff=0.8)
+        if section not in sections and near:
+            meant = name.replace(section, near[0], 1)
+            lines.append(f"variable {name}: no section {section.lower()}; did you mean {meant}?")
+    return lines
+
+
 def load_settings(toml: Path | None = None, **overrides: Any) -> Settings:
     """Settings from `toml` (default: ./healthsvc.toml if present), the environment and `overrides`.
 
@@ -194,6 +210,8 @@ def load_settings(toml: Path | None = None, **overrides: Any) -> Settings:
     path = toml or Path("healthsvc.toml")
     if toml and not toml.is_file():
         raise SettingsError(f"--config {toml}: no such file; give the path of a healthsvc.toml")
+    if misspelt := _misspelt_variables(os.environ):
+        raise SettingsError("\n".join(misspelt))
 
     class FromFile(Settings):
         model_config = SettingsConfigDict(**{**Settings.model_config, "toml_file": path})

@@ -183,3 +183,15 @@ def test_every_setting_has_a_description() -> None:
     for name, section in Settings():
         for key, field in type(section).model_fields.items():
             assert field.description, f"{name}.{key}"
+
+
+def test_a_misspelt_section_in_a_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEALTHSVC_PROMETHUS_URL", "http://prometheus:9090")
+    with pytest.raises(SettingsError, match="did you mean HEALTHSVC_PROMETHEUS_URL"):
+        load_settings()
+
+
+def test_the_service_links_of_kubernetes_are_no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HEALTHSVC_SERVICE_HOST", "HEALTHSVC_PORT", "HEALTHSVC_PORT_9920_TCP_ADDR", "HEALTHSVC_SERVICE_PORT"):
+        monkeypatch.setenv(name, "10.0.0.1")
+    load_settings()

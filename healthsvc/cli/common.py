@@ -88,8 +88,10 @@ def chosen_settings(
 def configure_logs(verbose: bool = False) -> None:
     import logging
 
+    import stamina
     import structlog
 
+    stamina.instrumentation.set_on_retry_hooks([])  # the last failure is told, with its cure; not every try
     level = logging.DEBUG if verbose else logging.INFO
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger(level),
