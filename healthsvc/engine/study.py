@@ -81,9 +81,13 @@ def components(gpus: Sequence[GpuId], placement: Placement | None) -> list[tuple
 
 
 def shards_of(gpus: Sequence[GpuId], placement: Placement | None, count: int) -> list[tuple[GpuId, ...]]:
-    """At most `count` shards of whole components, about equally large."""
+    """At most `count` shards of whole components, about equally large; the same whatever the order of the GPUs.
+
+    What forecasters pool over the fleet (noise, base rates) they pool over their shard: another number of shards gives
+    slightly other alerts.
+    """
     shards: list[list[GpuId]] = [[] for _ in range(count)]
-    for members in components(gpus, placement):
+    for members in components(sorted(gpus, key=lambda gpu: gpu.device_id), placement):
         min(shards, key=len).extend(members)
     return [tuple(sorted(shard, key=lambda gpu: gpu.device_id)) for shard in shards if shard]
 

@@ -226,3 +226,11 @@ def test_labels_that_say_nothing_of_a_precursor_are_completed_from_the_telemetry
     assert ("memory", True) in told  # remaps come before the worn memory's later events
     assert ("device_loss", False) in told  # it fell off the bus without a sign
     assert ("throttling", None) in told  # no rule for domains
+
+
+def test_the_same_fleet_is_always_split_alike() -> None:
+    gpus = [GpuId(f"g{i:02d}", hostname=f"n{i // 2}") for i in range(16)]
+    rows = {f"n{i}": {"cooling_loop": f"l{i // 2}"} for i in range(8)}
+    one = shards_of(gpus, Placement(rows), 2)
+    other = shards_of(gpus[::-1], Placement(rows), 2)
+    assert one == other
