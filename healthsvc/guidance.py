@@ -71,6 +71,20 @@ def counted(number: float, noun: str) -> str:
     return f"{number:,.0f} {noun}{'' if round(number) == 1 else 's'}"
 
 
+NewestXids = Mapping[str, Mapping[int, tuple[int, float]]]  # failure class -> row -> (code, start_s)
+
+
+def newest_xids(history: FleetHistory) -> NewestXids:
+    """The newest XID of each class and GPU; one pass over the events, which are in order of start."""
+    xids = history.events.of(EventKind.XID)
+    found = {}
+    for failure_class, codes in XIDS_BY_CLASS.items():
+        mine = xids.where(np.isin(xids.value, list(codes)))
+        told = zip(mine.value.astype(int).tolist(), mine.start_s.tolist(), strict=True)
+        found[failure_class] = dict(zip(mine.row.tolist(), told, strict=True))
+    return found
+
+
 @dataclass(frozen=True)
 class _Case:
     """One GPU's row, with short names for the sentences below."""
@@ -79,6 +93,7 @@ class _Case:
     history: FleetHistory
     row: int
     degrading_p: Mapping[str, float]
+    xids: NewestXids
 
     def evidence(self, failure_class: str, name: str) -> float:
         column = self.report.evidence.get(failure_class, {}).get(name)
@@ -101,14 +116,10 @@ class _Case:
 
     def last_xid(self, failure_class: str) -> str:
         """The newest XID of this class in words, or nothing."""
-        events = self.history.events
-        codes = [*XIDS_BY_CLASS.get(failure_class, {})]
-        mine = (events.row == self.row) & (events.kind == EventKind.XID) & np.isin(events.value, codes)
-        if not mine.any():
+        code, start_s = self.xids.get(failure_class, {}).get(self.row, (0, 0.0))
+        if not code:
             return ""
-        newest = np.flatnonzero(mine)[-1]
-        code = int(events.value[newest])
-        ago = duration(max(self.history.now_s - float(events.start_s[newest]), 0.0))
+        ago = duration(max(self.history.now_s - start_s, 0.0))
         return f"XID {code} ({XIDS[code].meaning}) {ago} ago" if code in XIDS else f"XID {code} {ago} ago"
 
 
@@ -221,8 +232,9 @@ def advise(report: RiskReport, history: FleetHistory, degrading_p: Mapping[str, 
     for row in np.flatnonzero(report.band == Band.UNKNOWN).tolist():
         key = tuple(report.observed[row].tolist())
         reasons[row], actions[row] = said.setdefault(key, _blind(key))
+    xids = newest_xids(history)
     for row in np.flatnonzero(report.band >= Band.WATCH).tolist():
-        case = _Case(report, history, row, degrading_p)
+        case = _Case(report, history, row, degrading_p, xids)
         facts = report.facts
         weight = 4 * facts.terminal[row] + 2 * facts.open_events[row] + np.nan_to_num(report.share[row])
         texts: list[str] = []
