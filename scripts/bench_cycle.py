@@ -22,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from healthsvc.alerts import AlertState, decide
 from healthsvc.config import Settings
+from healthsvc.engine.arena import keep_large_arrays
 from healthsvc.engine.build import alert_policy
 from healthsvc.engine.joins import day_by_day
 from healthsvc.engine.memory import FleetMemory
@@ -158,6 +159,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
+    keep_large_arrays()  # as `healthsvc serve` does
     print(json.dumps(bench_cycles(given.gpus, given.days, given.rounds, given.seed)))
 
 

@@ -96,9 +96,11 @@ def _serve(settings: Settings, replay: "Replay | None") -> None:
     """The web server in this thread, the engine in another; either one's end ends both."""
     import uvicorn
 
+    from healthsvc.engine.arena import keep_large_arrays
     from healthsvc.engine.build import open_service
     from healthsvc.engine.progress import Bar, Silent
 
+    keep_large_arrays()
     with (
         _listen(settings.server.host, settings.server.port) as listener,
         open_service(settings, replay, Bar() if sys.stderr.isatty() else Silent()) as (service, web),
