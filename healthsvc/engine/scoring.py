@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from healthsvc.calibration import Calibration, ClassPrior
 from healthsvc.features.facts import facts
-from healthsvc.fleet import Arrays, FleetHistory, Floats, Forecast, GpuId, Incident, Snapshot
+from healthsvc.fleet import Arrays, Band, FleetHistory, Floats, Forecast, GpuId, Incident, Snapshot
 from healthsvc.forecasters.base import DomainForecaster, Forecaster, observed
 from healthsvc.forecasters.throttling_cascade import throttling_now
 from healthsvc.incidents import update_incidents
@@ -63,13 +63,7 @@ class Scorer:
         incidents: tuple[Incident, ...] = previous.report.incidents if previous else ()
         for domain in domains:
             incidents = update_incidents(incidents, history, domain, throttling_now(history)[0], DOMAIN_FAILURE_P_2H)
-        band = None
-        if previous is not None:
-            before = {g.device_id: b for g, b in zip(previous.report.gpus, previous.report.band.tolist(), strict=True)}
-            same = previous.report.gpus is history.gpus
-            band = (
-                previous.report.band if same else np.array([before.get(g.device_id, -1) for g in history.gpus], np.int8)
-            )
+        band = None if previous is None else _carried(previous, history)
         report = fuse(history, forecasts, facts(history), self.priors, self.calibration, domains, incidents, band)
         return Snapshot(report, history, dict(state), trained_at_s)
 
@@ -85,6 +79,15 @@ class Scorer:
             self._kept[forecaster.name] = kept
             return kept.forecast
         return kept.forecast if seen.all() else _blanked(kept.forecast, ~seen)
+
+
+def _carried(previous: Snapshot, history: FleetHistory) -> NDArray[np.int8]:
+    """The bands of the cycle before in today's rows; newcomers have none."""
+    report = previous.report
+    if report.gpus is history.gpus:
+        return report.band
+    before = {gpu.device_id: band for gpu, band in zip(report.gpus, report.band.tolist(), strict=True)}
+    return np.array([before.get(gpu.device_id, Band.UNKNOWN) for gpu in history.gpus], np.int8)
 
 
 def _blanked(forecast: Forecast, silent: NDArray[np.bool_]) -> Forecast:

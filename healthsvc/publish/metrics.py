@@ -4,6 +4,7 @@ Built from joined strings with cached label prefixes: metric objects for 100,000
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -88,8 +89,24 @@ def _samples(
     return [f"{name}{prefixes[row]}{suffix}}} {value:.6g}\n" for row, value in pairs]
 
 
+@dataclass(frozen=True, eq=False)
+class _Fleet:
+    """A fleet and its places as a key: the same objects, not equal ones, so that asking costs nothing."""
+
+    gpus: tuple[GpuId, ...]
+    topology: Topology
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Fleet) and self.gpus is other.gpus and self.topology is other.topology
+
+    def __hash__(self) -> int:
+        return hash((id(self.gpus), id(self.topology)))
+
+
 @lru_cache(maxsize=2)
-def _info_lines(gpus: tuple[GpuId, ...], places: tuple[tuple[str, tuple[str, ...]], ...]) -> tuple[str, ...]:
+def _info_lines(fleet: _Fleet) -> tuple[str, ...]:
+    gpus, topology = fleet.gpus, fleet.topology
+    places = [(layer, place_names(topology, layer)) for layer in topology.groups if layer != "node"]
     prefixes = gpu_prefixes(gpus)
     lines = []
     for row, gpu in enumerate(gpus):
@@ -100,9 +117,7 @@ def _info_lines(gpus: tuple[GpuId, ...], places: tuple[tuple[str, tuple[str, ...
 
 
 def _info(gpus: tuple[GpuId, ...], topology: Topology) -> Lines:
-    return _info_lines(
-        gpus, tuple((layer, place_names(topology, layer)) for layer in topology.groups if layer != "node")
-    )
+    return _info_lines(_Fleet(gpus, topology))
 
 
 def place_names(topology: Topology, layer: str) -> tuple[str, ...]:
