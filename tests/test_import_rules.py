@@ -47,6 +47,7 @@ CLOCK_METHODS = frozenset({"now", "utcnow", "today"})  # of datetime and date
 # Third-party library -> the only modules that may use it.
 ONLY_IN: dict[str, frozenset[str]] = {
     "fastapi": frozenset({"publish"}),
+    "fastapi_offline": frozenset({"publish"}),
     "prometheus_client": frozenset({"publish"}),
     "prometheus_api_client": frozenset({"telemetry"}),
 }

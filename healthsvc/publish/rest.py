@@ -6,6 +6,7 @@ from typing import Annotated
 
 from fastapi import FastAPI, Query, Request
 from fastapi.responses import PlainTextResponse, RedirectResponse, Response
+from fastapi_offline import FastAPIOffline
 
 from healthsvc import __version__
 from healthsvc.publish.board import Board
@@ -50,7 +51,8 @@ Application = FastAPI  # so that the wiring can name it without importing the fr
 
 def build_app(board: Board, page: MetricsPage, cycle_s: float, clock: Callable[[], float] = time.monotonic) -> FastAPI:
     """The application. `clock` is the monotonic clock that the board's status uses; a cycle is due every `cycle_s`."""
-    app = FastAPI(
+    app = FastAPIOffline(  # its pages come from here: on call, there may be no way out to a CDN
+        redoc_url=None,
         title="healthsvc",
         version=__version__,
         description="Predictive GPU health: which GPU, which failure, how likely, how soon, why, and what to do.",

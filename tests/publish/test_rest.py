@@ -1,5 +1,6 @@
 """The REST interface over a board."""
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -103,6 +104,14 @@ def test_metrics_are_served_from_the_page() -> None:
 
 def test_the_root_leads_to_the_documentation() -> None:
     assert get(APP, "/").headers["location"] == "/docs"
+
+
+def test_the_page_of_the_interface_asks_nobody_else_for_its_parts() -> None:
+    page = get(APP, "/docs").text
+    parts = re.findall(r'(?:src|href)="([^"]+)"', page)
+    assert len(parts) >= 2
+    assert all(part.startswith("/") for part in parts), parts
+    assert all(get(APP, part).status_code == 200 for part in parts)
 
 
 def test_the_openapi_document_describes_every_path() -> None:
