@@ -99,7 +99,9 @@ def configure_logs(verbose: bool = False) -> None:
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.dev.ConsoleRenderer() if sys.stderr.isatty() else structlog.processors.LogfmtRenderer(),
+            structlog.dev.ConsoleRenderer()
+            if sys.stderr.isatty()
+            else structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "event"]),
         ],
     )
 

@@ -105,7 +105,8 @@ class Service:
         return True
 
     def _miss(self, message: str, missed: int, *, source_ok: bool) -> None:
-        reasons = () if missed < MISSED_CYCLES else (f"{missed} cycles missed: {message}",)
+        said = f": {message}" if source_ok else ""  # a source's own message is shown as such
+        reasons = () if missed < MISSED_CYCLES else (f"{missed} cycles missed{said}",)
         self._status(missed_cycles=missed, source_ok=source_ok, source_message=message, reasons=reasons)
         if missed >= MISSED_CYCLES:
             self.page.drop()
@@ -137,7 +138,8 @@ class Service:
                 source_ok = isinstance(failure, StoreError)
                 self.self_metrics.failed("ledger" if source_ok else "read")
                 log.error("cannot begin yet", where=failure.where, what=failure.what, cure=failure.cure)
-                self._status(source_ok=source_ok, source_message=str(failure), reasons=(str(failure),))
+                reasons = (str(failure),) if source_ok else ()  # a source's own message is shown as such
+                self._status(source_ok=source_ok, source_message=str(failure), reasons=reasons)
                 if tries >= MISSED_CYCLES and not source_ok:
                     self.board.decision = self.alerting.source_is_down(self.source.name, str(failure), now_s)
                 if self.stop.wait(RETRY_S):
@@ -168,7 +170,8 @@ class Service:
             except StoreError as failure:
                 self.self_metrics.failed("shelf")
                 log.error("trained arrays not saved", error=str(failure))
-        log.info("trained", gpus=len(memory.gpus), days=len(memory.finished.days), events=len(memory.events))
+        days = int((memory.finished.exposure_h > 0).any(axis=0).sum())  # with a sample in them
+        log.info("trained", gpus=len(memory.gpus), days=days, events=len(memory.events))
 
     def _maintain(self, memory: FleetMemory) -> None:
         """Finished days to the ledger; late days read again; training when it is due."""

@@ -30,9 +30,15 @@ def no_answer(where: str, failure: Exception) -> SourceError:
             return SourceError(where, f"TLS failed: {failure}", cure, permanent=True)
         case requests.ConnectionError():
             cure = "Start the server or correct prometheus.url"
-            return SourceError(where, f"no connection: {failure}", cure)
+            return SourceError(where, f"no connection: {_innermost(failure)}", cure)
         case _:
             return SourceError(where, f"{type(failure).__name__}: {failure}", "Correct prometheus.url", permanent=True)
+
+
+def _innermost(failure: requests.ConnectionError) -> str:
+    """What the operating system said, without the layers of pools and retries around it."""
+    wrapped = failure.args[0] if failure.args else failure
+    return str(getattr(wrapped, "reason", wrapped)).split("): ", 1)[-1]
 
 
 def refusal(where: str, answer: Answer) -> SourceError:
