@@ -105,8 +105,7 @@ class Service:
         return True
 
     def _miss(self, message: str, missed: int, *, source_ok: bool) -> None:
-        said = f": {message}" if source_ok else ""  # a source's own message is shown as such
-        reasons = () if missed < MISSED_CYCLES else (f"{missed} cycles missed{said}",)
+        reasons = () if missed < MISSED_CYCLES else (f"{missed} cycles missed: {message}",)
         self._status(missed_cycles=missed, source_ok=source_ok, source_message=message, reasons=reasons)
         if missed >= MISSED_CYCLES:
             self.page.drop()
@@ -138,8 +137,7 @@ class Service:
                 source_ok = isinstance(failure, StoreError)
                 self.self_metrics.failed("ledger" if source_ok else "read")
                 log.error("cannot begin yet", where=failure.where, what=failure.what, cure=failure.cure)
-                reasons = (str(failure),) if source_ok else ()  # a source's own message is shown as such
-                self._status(source_ok=source_ok, source_message=str(failure), reasons=reasons)
+                self._status(source_ok=source_ok, source_message=str(failure), reasons=(str(failure),))
                 if tries >= MISSED_CYCLES and not source_ok:
                     self.board.decision = self.alerting.source_is_down(self.source.name, str(failure), now_s)
                 if self.stop.wait(RETRY_S):

@@ -32,14 +32,15 @@ LEAST_HEARTBEAT_S = 60.0
 def why_unready(board: Board, cycle_s: float, now_s: float) -> tuple[str, ...]:
     """Why the service cannot be relied on at this moment of the monotonic clock; empty when it can."""
     status, reasons = board.status, list(board.status.reasons)
+    told = status.source_ok or any(status.source_message in reason for reason in reasons)
     if board.snapshot is None:
         if status.backfill_days:
             reasons.append("backfill {}/{} days".format(*status.backfill_days))
-        if not status.source_ok:
+        if not told:
             reasons.append(f"source: {status.source_message}")
         return tuple(reasons or ["no cycle has finished yet"])
     if status.last_cycle_s is not None and now_s - status.last_cycle_s >= MISSED_CYCLES * cycle_s:
-        source = "" if status.source_ok else f"; source: {status.source_message}"
+        source = "" if told else f"; source: {status.source_message}"
         reasons.append(
             f"the last cycle ended {now_s - status.last_cycle_s:.0f} s ago, one is due every {cycle_s:g} s{source}"
         )
