@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from healthsvc.fleet import CLASSES, Band, EventKind, FleetHistory, RiskReport
-from healthsvc.fleet.history import DAY_S
+from healthsvc.fleet import CLASSES, DAY_S, Band, EventKind, FleetHistory, RiskReport
 from healthsvc.fleet.xids import XIDS_BY_CLASS
 
 HOUR_S = 3600.0

@@ -5,7 +5,6 @@ from healthsvc.fleet.forecast import (
     GRADES,
     HORIZON_NAMES,
     HORIZONS_S,
-    LEAST_MEMBERS,
     QUANTILES,
     DomainForecast,
     Facts,
@@ -15,7 +14,6 @@ from healthsvc.fleet.forecast import (
 )
 from healthsvc.fleet.gpus import LAYERS, GpuId, Placement, Topology, build_topology
 from healthsvc.fleet.history import (
-    DAY_S,
     OPEN,
     DailyLedger,
     EventKind,
@@ -28,6 +26,16 @@ from healthsvc.fleet.history import (
     first_rows,
     frozen_array,
 )
+from healthsvc.fleet.meaning import (
+    HARDWARE_DOSE,
+    HAZARD_CAP,
+    HOLDS_SHARE,
+    LEAD_MIN_S,
+    LEAST_MEMBERS,
+    PROBABILITY_CAP,
+    RECURS_WITHIN_S,
+    THROTTLE_DOSE,
+)
 from healthsvc.fleet.report import Arrays, Band, RiskReport, Snapshot
 from healthsvc.fleet.signals import (
     COUNTERS,
@@ -38,23 +46,36 @@ from healthsvc.fleet.signals import (
     THERMAL_THROTTLE_SOURCES,
     Signal,
 )
+from healthsvc.fleet.times import DAY_S, EPOCH, HOUR_S, MINUTE_S, MONTH_S, YEAR_S, day_name, rfc3339
 
 __all__ = [
     "CLASSES",
     "COUNTERS",
     "DAY_S",
     "ENVIRONMENT",
+    "EPOCH",
     "GPU_SIGNALS",
     "GRADES",
+    "HARDWARE_DOSE",
+    "HAZARD_CAP",
+    "HOLDS_SHARE",
     "HORIZONS_S",
     "HORIZON_NAMES",
+    "HOUR_S",
     "LAYERS",
+    "LEAD_MIN_S",
     "LEAST_MEMBERS",
     "LIVENESS",
+    "MINUTE_S",
+    "MONTH_S",
     "OPEN",
+    "PROBABILITY_CAP",
     "QUANTILES",
+    "RECURS_WITHIN_S",
     "STATES",
     "THERMAL_THROTTLE_SOURCES",
+    "THROTTLE_DOSE",
+    "YEAR_S",
     "Arrays",
     "Band",
     "DailyLedger",
@@ -77,6 +98,8 @@ __all__ = [
     "Topology",
     "align_rows",
     "build_topology",
+    "day_name",
     "first_rows",
     "frozen_array",
+    "rfc3339",
 ]

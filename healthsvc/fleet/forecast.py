@@ -8,14 +8,14 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from healthsvc.fleet.history import DAY_S, Floats, frozen_array
+from healthsvc.fleet.history import Floats, frozen_array
+from healthsvc.fleet.times import DAY_S
 
 CLASSES = ("thermal", "memory", "device_loss")
 GRADES = ("T2", "T1")  # service event (or worse); terminal, RMA-grade
 HORIZONS_S = (DAY_S, 7 * DAY_S, 30 * DAY_S)
 HORIZON_NAMES = ("24h", "7d", "30d")
 QUANTILES = (0.1, 0.5, 0.9)
-LEAST_MEMBERS = 3  # a domain throttles when at least this many of its members do
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from healthsvc.fleet.gpus import GpuId, Topology
 from healthsvc.fleet.signals import Signal
 
 Floats = NDArray[np.floating[Any]]
-DAY_S = 86_400.0
 
 
 def frozen_array(array: NDArray[Any]) -> NDArray[Any]:
