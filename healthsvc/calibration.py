@@ -6,17 +6,18 @@ labelled `prior`: a number without a track record says so.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from healthsvc.fleet import CLASSES, DAY_S, Floats
+from healthsvc.fleet import CLASSES, DAY_S, YEAR_S, Floats
 
-YEAR_S = 365.25 * DAY_S
 LEAST_EVENTS = 20
-PROBABILITY_CAP = 0.999
+WATCH_P_30D = 0.01
+WATCH_TIMES_PRIOR = 5.0
 
 
 @dataclass(frozen=True)
@@ -29,10 +30,14 @@ class ClassPrior:
     failure_class: str
     t2_per_gpu_year: float
     t1_per_gpu_year: float
-    gpu_years: float
     failure_p_7d: float
     degrading_p: float
     source: str
+
+    @property
+    def watch_p_30d(self) -> float:
+        """P(T2, 30 d) from which the class is at watch: five times what the prior says, and 1 % at least."""
+        return max(WATCH_P_30D, WATCH_TIMES_PRIOR * float(-np.expm1(-self.hazard((30 * DAY_S,))[0, 0])))
 
     def hazard(self, horizons_s: tuple[float, ...]) -> NDArray[np.float64]:
         """Cumulative hazard [grade, horizon] of a GPU about which nothing is known."""
@@ -47,7 +52,6 @@ def parse_prior(document: Mapping[str, Any]) -> ClassPrior:
             str(document["failure_class"]),
             _number(document, "rates", "t2_per_gpu_year"),
             _number(document, "rates", "t1_per_gpu_year"),
-            _number(document, "rates", "gpu_years"),
             _number(document, "thresholds", "failure_p_7d", at_most=1.0),
             _number(document, "thresholds", "degrading_p", at_most=1.0),
             str(document["rates"]["source"]),
@@ -79,7 +83,7 @@ def _number(document: Mapping[str, Any], table: str, key: str, at_most: float = 
 class CalibrationMap:
     """Monotone in H (slope > 0) and in the horizon (offsets rise); events: labelled events it was fitted on.
 
-    Raises ValueError if it would not be monotone in H.
+    Raises ValueError if it would not be monotone in both.
     """
 
     intercept: float = 0.0
@@ -90,6 +94,10 @@ class CalibrationMap:
     def __post_init__(self) -> None:
         if not self.slope > 0:
             raise ValueError(f"CalibrationMap.slope = {self.slope}: must be above 0, else more hazard would mean less")
+        if any(later < earlier for earlier, later in pairwise(self.offsets)):
+            raise ValueError(
+                f"CalibrationMap.offsets = {self.offsets}: must not fall, else a longer horizon would be safer"
+            )
 
     @property
     def calibrated(self) -> bool:
@@ -102,7 +110,7 @@ class CalibrationMap:
         offsets = np.array(self.offsets) if self.offsets else 0.0
         logs = np.log(np.where(hazard > 0, hazard, 1.0))
         mapped: Floats = np.where(hazard > 0, np.exp(self.intercept + self.slope * logs + offsets), hazard)
-        return np.maximum.accumulate(mapped, axis=-1)
+        return mapped
 
 
 @dataclass(frozen=True)

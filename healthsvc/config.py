@@ -35,7 +35,6 @@ class HttpClientSettings(Section):
         default_factory=dict, repr=False, description='further headers, e.g. {"X-Scope-OrgID" = "team-a"}'
     )
     timeout_s: float = Field(30.0, gt=0, le=600, description="seconds that one request may take")
-    attempts: int = Field(4, ge=1, le=10, description="tries of one request, backing off in between")
 
     @model_validator(mode="after")
     def _pairs(self) -> "HttpClientSettings":
@@ -63,6 +62,7 @@ class PrometheusSettings(HttpClientSettings):
     )
     samples_a_query: int = Field(2_000_000, ge=10_000, le=50_000_000, description="samples one query may return")
     concurrency: int = Field(2, ge=1, le=16, description="queries under way at a time")
+    attempts: int = Field(4, ge=1, le=10, description="tries of one request, backing off in between")
 
 
 class AlertmanagerSettings(HttpClientSettings):

@@ -5,43 +5,32 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from healthsvc.fleet import CLASSES, DAY_S, Band, EventKind, FleetHistory, RiskReport
+from healthsvc.fleet import CLASSES, DAY_S, HOUR_S, Band, EventKind, FleetHistory, RiskReport
 from healthsvc.fleet.xids import XIDS_BY_CLASS
 
-HOUR_S = 3600.0
-
-
-@dataclass(frozen=True)
-class Xid:
-    """One row of the XID catalogue: what it says and the vendor's immediate action."""
-
-    meaning: str
-    action: str
-
-
-# NVIDIA XID catalogue (read 2025-10), hardware-relevant codes only.
-XIDS: dict[int, Xid] = {
-    46: Xid("GPU stopped processing", "reset the GPU"),
-    48: Xid("double-bit ECC error", "drain the node and reset the GPU"),
-    62: Xid("PMU halt", "reset the GPU"),
-    63: Xid("row remap or page retirement recorded", "reset the GPU at the next drain"),
-    64: Xid("row remap or page retirement failed", "reset the GPU and open an RMA case"),
-    74: Xid("NVLink error", "check the link; reset the GPU"),
-    79: Xid("GPU has fallen off the bus", "restart the bare-metal node"),
-    92: Xid("high rate of correctable errors", "watch it"),
-    94: Xid("contained uncorrectable error", "restart the application, reset at the next drain"),
-    95: Xid("uncontained uncorrectable error", "reset the GPU"),
-    119: Xid("GSP RPC timeout", "reset the GPU"),
-    120: Xid("GSP error", "reset the GPU"),
-    136: Xid("link training failed", "reset the GPU"),
-    140: Xid("unrecovered ECC error", "reset the GPU"),
-    143: Xid("GPU initialisation failed", "reset the GPU; RMA if it persists"),
-    157: Xid("resource retirement failed", "open an RMA case"),
-    158: Xid("GPU fatal timeout", "reset the GPU"),
-    160: Xid("HBM channel repaired", "no immediate action"),
-    161: Xid("HBM channel repair failed", "open an RMA case"),
-    171: Xid("uncorrectable DRAM error", "drain the node and reset the GPU"),
-    172: Xid("uncorrectable SRAM error", "drain the node and reset the GPU"),
+# What they say: NVIDIA XID catalogue (read 2025-10), hardware-relevant codes only.
+XIDS: dict[int, str] = {
+    46: "GPU stopped processing",
+    48: "double-bit ECC error",
+    62: "PMU halt",
+    63: "row remap or page retirement recorded",
+    64: "row remap or page retirement failed",
+    74: "NVLink error",
+    79: "GPU has fallen off the bus",
+    92: "high rate of correctable errors",
+    94: "contained uncorrectable error",
+    95: "uncontained uncorrectable error",
+    119: "GSP RPC timeout",
+    120: "GSP error",
+    136: "link training failed",
+    140: "unrecovered ECC error",
+    143: "GPU initialisation failed",
+    157: "resource retirement failed",
+    158: "GPU fatal timeout",
+    160: "HBM channel repaired",
+    161: "HBM channel repair failed",
+    171: "uncorrectable DRAM error",
+    172: "uncorrectable SRAM error",
 }
 
 WATCH_IT = "Keep it in service and watch it."
@@ -102,11 +91,11 @@ class _Case:
         return float(self.report.probability[self.row, column, 0, 1])
 
     def notable(self, column: int) -> bool:
-        """Whether this class has something to say: a fact, a change, or a probability beyond the watch level."""
+        """Whether this class has something to say: a fact, a change, or a probability at the watch level."""
         report, row = self.report, self.row
         changed = report.change_p[row, column] < self.degrading_p.get(CLASSES[column], 0.0)
         fact = report.facts.open_events[row, column] or report.facts.terminal[row, column]
-        return bool(fact or changed or (report.observed[row, column] and report.probability[row, column, 0, 2] >= 0.01))
+        return bool(fact or changed or report.class_band[row, column] >= Band.WATCH)
 
     def happened(self, kind: EventKind) -> bool:
         """Whether the GPU has an event of this kind."""
@@ -119,7 +108,7 @@ class _Case:
         if not code:
             return ""
         ago = duration(max(self.history.now_s - start_s, 0.0))
-        return f"XID {code} ({XIDS[code].meaning}) {ago} ago" if code in XIDS else f"XID {code} {ago} ago"
+        return f"XID {code} ({XIDS[code]}) {ago} ago" if code in XIDS else f"XID {code} {ago} ago"
 
 
 def _chance(case: _Case, column: int, what: str) -> str:
@@ -202,7 +191,10 @@ def _device_loss(case: _Case) -> tuple[list[str], str]:
         reasons.append(f"{counted(episodes, 'device episode')} in 30 days")
     reasons.append(_chance(case, 2, "Device loss"))
     if facts.terminal[row, 2]:
-        return reasons, "Drain the node and open an RMA case: it fell off the bus again within two weeks of a reboot."
+        return (
+            reasons,
+            "Drain the node and open an RMA case: it failed so again within two weeks of a reboot.",
+        )
     if not np.isnan(since):
         return (
             reasons,

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from healthsvc.calibration import PROBABILITY_CAP, Calibration, ClassPrior, prior_hazards
+from healthsvc.calibration import Calibration, ClassPrior, prior_hazards
 from healthsvc.fleet import (
     CLASSES,
     GRADES,
+    HAZARD_CAP,
     HORIZONS_S,
     QUANTILES,
     Band,
@@ -22,16 +23,12 @@ from healthsvc.fleet import (
     RiskReport,
     Signal,
 )
-from healthsvc.fleet.boards import board_limits
+from healthsvc.fleet.boards import MAX_OPERATING, MEMORY_MAX_OPERATING, limit_in_force
 from healthsvc.guidance import advise
 
-HAZARD_CAP = float(-np.log1p(-PROBABILITY_CAP))
 PRIOR_FLOOR = 0.1  # an observed class is never believed safer than a tenth of its prior
 LEAST_COVERAGE = 0.5
 CRITICAL_P_24H = 0.5
-WATCH_P_30D = 0.01
-WATCH_TIMES_PRIOR = 5.0
-DOMAIN_FAILURE_P_2H = 0.5
 
 
 @dataclass(frozen=True)
@@ -72,48 +69,58 @@ def combine(hazard: NDArray[np.float64], prior: NDArray[np.float64]) -> Verdict:
     )
 
 
+def class_bands(
+    verdict: Verdict, facts: Facts, priors: Mapping[str, ClassPrior], previous: NDArray[np.int8] | None
+) -> NDArray[np.int8]:
+    """Band that each class has reached by its probability [gpu, class]; left only below half of the threshold.
+
+    previous: of the cycle before. A class that is not observed has reached nothing: a prior alone raises no band. Nor
+    has one whose probability only repeats a fact: else a GPU that is back would still be held by having been lost.
+    """
+    known = [priors[name] for name in CLASSES]
+    thresholds = np.array([[p.watch_p_30d, p.failure_p_7d, CRITICAL_P_24H] for p in known])
+    chances = verdict.probability[:, :, GRADES.index("T2"), ::-1]  # P(30 d), P(7 d), P(24 h) meet these in this order
+    before = np.full(verdict.observed.shape, Band.HEALTHY, np.int8) if previous is None else previous
+    certain = facts.terminal.copy()
+    certain[:, CLASSES.index("device_loss")] |= ~np.isnan(facts.lost_s)
+    speaks = verdict.observed & ~certain
+    reached = np.full(verdict.observed.shape, Band.HEALTHY, np.int8)
+    for column, band in enumerate((Band.WATCH, Band.DEGRADED, Band.CRITICAL)):
+        chance, threshold = chances[:, :, column], thresholds[:, column]
+        reached[speaks & ((chance >= threshold) | ((before >= band) & (chance >= threshold / 2)))] = band
+    return reached
+
+
 def bands(
     verdict: Verdict,
     facts: Facts,
     change_p: NDArray[np.float64],
     priors: Mapping[str, ClassPrior],
-    prior_p_30d: NDArray[np.float64],
-    previous: NDArray[np.int8] | None,
+    by_class: NDArray[np.int8],
 ) -> NDArray[np.int8]:
-    """Band of each GPU. A band once reached is left only below half of the threshold that led to it."""
-    gpus = len(verdict.coverage)
-    before = np.full(gpus, Band.UNKNOWN, np.int8) if previous is None else previous
-    failure = np.array([priors[name].failure_p_7d for name in CLASSES])
+    """Band of each GPU: what a class has reached by its probability, or the facts and change alarms of now."""
     degrading = np.array([priors[name].degrading_p for name in CLASSES])
-    watch = np.maximum(WATCH_P_30D, WATCH_TIMES_PRIOR * prior_p_30d)
-    t2 = np.where(verdict.observed[:, :, None], verdict.probability[:, :, 0], np.nan)  # a prior alone raises no band
-
-    def reached(p: NDArray[np.float64], threshold: NDArray[np.float64] | float, band: Band) -> NDArray[np.bool_]:
-        held = (before >= band)[:, None] & (p >= np.asarray(threshold) / 2)
-        return np.asarray(((p >= threshold) | held).any(axis=1), bool)
-
-    band = np.full(gpus, Band.HEALTHY, np.int8)
-    band[reached(t2[:, :, 2], watch, Band.WATCH) | (change_p < degrading).any(axis=1)] = Band.WATCH
-    open_t2 = facts.open_events.any(axis=1)
-    band[reached(t2[:, :, 1], failure, Band.DEGRADED) | open_t2] = Band.DEGRADED
-    critical = facts.terminal.any(axis=1) | ~np.isnan(facts.lost_s)
-    band[reached(t2[:, :, 0], CRITICAL_P_24H, Band.CRITICAL) | critical] = Band.CRITICAL
-    blind = np.asarray(verdict.coverage < LEAST_COVERAGE) & (band < Band.WATCH)
-    band[blind] = Band.UNKNOWN
+    band: NDArray[np.int8] = by_class.max(axis=1, initial=Band.HEALTHY)
+    for holds, least in (
+        ((change_p < degrading).any(axis=1), Band.WATCH),
+        (facts.open_events.any(axis=1), Band.DEGRADED),
+        (facts.terminal.any(axis=1) | ~np.isnan(facts.lost_s), Band.CRITICAL),
+    ):
+        band[holds] = np.maximum(band[holds], least)
+    band[(verdict.coverage < LEAST_COVERAGE) & (band < Band.WATCH)] = Band.UNKNOWN
     return band
 
 
 def headroom(history: FleetHistory) -> dict[str, Floats]:
     """Degrees left to the limit at the newest sample {sensor: [gpu]}: reported limit, else the board's own."""
-    boards = board_limits(history.gpus)
     recent = history.recent
     found: dict[str, Floats] = {}
-    for sensor, temperature, limit, fallback in (
-        ("gpu", Signal.GPU_TEMPERATURE, Signal.GPU_MAX_OPERATING_LIMIT, boards[:, 0]),
-        ("memory", Signal.MEMORY_TEMPERATURE, Signal.MEMORY_MAX_OPERATING_LIMIT, boards[:, 2]),
+    for sensor, temperature, limit, column in (
+        ("gpu", Signal.GPU_TEMPERATURE, Signal.GPU_MAX_OPERATING_LIMIT, MAX_OPERATING),
+        ("memory", Signal.MEMORY_TEMPERATURE, Signal.MEMORY_MAX_OPERATING_LIMIT, MEMORY_MAX_OPERATING),
     ):
-        reported = recent.last(limit)
-        found[sensor] = (np.where(np.isnan(reported), fallback, reported) - recent.last(temperature)).astype(np.float32)
+        limits = limit_in_force(recent.last(limit), history.gpus, column)
+        found[sensor] = (limits - recent.last(temperature)).astype(np.float32)
     return found
 
 
@@ -125,9 +132,10 @@ def fuse(
     calibration: Calibration,
     domains: tuple[DomainForecast, ...] = (),
     incidents: tuple[Incident, ...] = (),
-    previous_band: NDArray[np.int8] | None = None,
+    previous: NDArray[np.int8] | None = None,
 ) -> RiskReport:
     """The report of a cycle. forecasts: by failure class; a class without one is unobserved for everybody.
+    previous: class_band of the cycle before, in today's rows.
 
     A T1 fact or a lost GPU is certain, whatever its hazard or the calibration says: its class gets the largest hazard
     there is; of a lost GPU only T2 is certain.
@@ -147,7 +155,7 @@ def fuse(
     hazard[~np.isnan(facts.lost_s), CLASSES.index("device_loss"), GRADES.index("T2")] = HAZARD_CAP
     hazard = np.where(facts.terminal[:, :, None, None], HAZARD_CAP, hazard)
     verdict = combine(hazard, prior)
-    band = bands(verdict, facts, change_p, priors, -np.expm1(-prior[:, 0, 2]), previous_band)
+    by_class = class_bands(verdict, facts, priors, previous)
     calibrated = np.array([calibration.of(name).calibrated for name in CLASSES]) & verdict.observed
     report = RiskReport(
         as_of_s=history.now_s,
@@ -158,7 +166,8 @@ def fuse(
         risk=verdict.risk.astype(np.float32),
         share=verdict.share.astype(np.float32),
         coverage=verdict.coverage.astype(np.float32),
-        band=band,
+        band=bands(verdict, facts, change_p, priors, by_class),
+        class_band=by_class,
         facts=facts,
         change_p=change_p.astype(np.float32),
         time_to_limit_s=limit_s,

@@ -3,7 +3,7 @@
 A whole cycle: one new column a signal -> increments -> memory -> four forecasts -> facts, incidents, fusion -> alerts
 -> the bytes of /metrics. `fresh` has new events in the column, so everything is forecast anew; `ordinary` has none, so
 the hour's slow forecasts stand; `ten_minute` is a fresh one that ends a ten-minute window: summaries and today's row of
-the ledger are renewed as well.
+the ledger are renewed as well. They run in a thread, as in `healthsvc serve`: what malloc does depends on it.
 """
 
 import argparse
@@ -12,6 +12,7 @@ import resource
 import sys
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,11 +28,10 @@ from healthsvc.engine.build import alert_policy
 from healthsvc.engine.joins import day_by_day
 from healthsvc.engine.memory import FleetMemory
 from healthsvc.engine.roster import Roster
-from healthsvc.engine.scoring import Scorer
+from healthsvc.engine.scoring import make_scorer
 from healthsvc.engine.shipped import class_priors, load_priors
 from healthsvc.features.windows import WINDOW_S, inlet_by_gpu, summarise
 from healthsvc.fleet import Arrays, Band, GpuId, Placement, Signal, Snapshot
-from healthsvc.forecasters import shipped_domain_forecasters, shipped_forecasters
 from healthsvc.publish.metrics import render_fleet
 from healthsvc.telemetry.grid import frame, uniform_times
 from healthsvc.telemetry.source import RawGrid
@@ -49,7 +49,7 @@ class Prepared:
         self.answer: RawGrid | None = None
 
     def read(
-        self, times_s: NDArray[np.float64], gpus: Sequence[GpuId] | None = None, *, step_s: float | None = None
+        self, times_s: NDArray[np.float64], gpus: Sequence[GpuId] | None = None, step_s: float | None = None
     ) -> RawGrid:
         """The answer prepared for exactly these times."""
         if self.answer is None or not np.array_equal(self.answer.times_s, times_s):
@@ -67,12 +67,6 @@ class Prepared:
     def span(self) -> tuple[float, float] | None:
         """Nobody asks."""
         raise NotImplementedError
-
-
-def make_scorer() -> Scorer:
-    """The forecasters as they ship."""
-    documents = load_priors()
-    return Scorer(shipped_forecasters(documents), shipped_domain_forecasters(documents), class_priors(documents))
 
 
 def make_memory(fleet: bench.Fleet, days: int, rng: np.random.Generator) -> FleetMemory:
@@ -107,8 +101,10 @@ class Cycles:
         self.rng = np.random.default_rng(seed)
         self.fleet = bench.make_fleet(gpus)
         self.memory = make_memory(self.fleet, days, self.rng)
-        self.scorer, self.source = make_scorer(), Prepared()
-        self.policy = alert_policy(class_priors(load_priors()), bench.STEP_S)
+        documents = load_priors()
+        priors = class_priors(documents)
+        self.scorer, self.source = make_scorer(documents, priors), Prepared()
+        self.policy = alert_policy(priors, bench.STEP_S)
         self.alerts = AlertState()
         self.snapshot: Snapshot | None = None
         self.state: dict[str, Arrays] = self.scorer.train(self.memory.history())
@@ -160,7 +156,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     keep_large_arrays()  # as `healthsvc serve` does
-    print(json.dumps(bench_cycles(given.gpus, given.days, given.rounds, given.seed)))
+    with ThreadPoolExecutor(1) as engine:
+        figures = engine.submit(bench_cycles, given.gpus, given.days, given.rounds, given.seed).result()
+    print(json.dumps(figures))
 
 
 if __name__ == "__main__":

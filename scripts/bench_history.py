@@ -14,13 +14,15 @@ from numpy.typing import NDArray
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from healthsvc.engine.digest import chunk_seconds, digest_span
+from healthsvc.engine.scoring import make_scorer
+from healthsvc.engine.shipped import class_priors, load_priors
 from healthsvc.features.daily import daily_row, definitions
 from healthsvc.fleet import DAY_S, DailyLedger, EventLog, FleetHistory, GpuId
 from healthsvc.store import Ledger
 from healthsvc.telemetry.grid import uniform_times
 from healthsvc.telemetry.source import RawGrid
 from scripts import bench_fleet as bench
-from scripts.bench_cycle import Prepared, make_scorer
+from scripts.bench_cycle import Prepared
 
 MEMORY_MIB = 1024  # as history.backfill_memory_mib
 
@@ -42,7 +44,8 @@ def bench_train(gpus: int, days: int, rounds: int, seed: int) -> dict[str, float
     daily, events = bench.make_ledger(fleet, days, rng), bench.make_events(fleet, rng)
     recent = bench.make_window(fleet, bench.WINDOW_COLUMNS, bench.NOW_S, rng)
     history = FleetHistory(recent, daily, events, fleet.topology)
-    scorer = make_scorer()
+    documents = load_priors()
+    scorer = make_scorer(documents, class_priors(documents))
     with tempfile.TemporaryDirectory() as folder:
         ledger = Ledger(Path(folder), definitions())
         for column, day in enumerate(daily.days.tolist()):
@@ -70,7 +73,7 @@ class Day(Prepared):
         self.whole = whole
 
     def read(
-        self, times_s: NDArray[np.float64], gpus: Sequence[GpuId] | None = None, *, step_s: float | None = None
+        self, times_s: NDArray[np.float64], gpus: Sequence[GpuId] | None = None, step_s: float | None = None
     ) -> RawGrid:
         """The columns of these times."""
         first = int(np.searchsorted(self.whole.times_s, times_s[0]))

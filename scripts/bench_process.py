@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from tests.servers import free_port
 
-HEALTHSVC = (sys.executable, "-c", "from healthsvc.cli import main; main()")
+HEALTHSVC = (sys.executable, "-m", "healthsvc")
 START = "2026-01-05T00:00:00Z"
 SCENARIO = "[fleet]\ngpus = {gpus}\n\n"  # healthy: how long it takes is no matter of faults
 PATIENCE_S = 60.0

@@ -1,5 +1,6 @@
 """Draws docs/demo.svg: what `healthsvc score` prints of the demo fleet, an hour and a quarter into its replay."""
 
+import argparse
 import csv
 import io
 import re
@@ -19,7 +20,7 @@ COLOURS = {"critical": "bold red", "degraded": "yellow", "watch": "cyan", "healt
 
 def scored() -> list[dict[str, str]]:
     """The six most urgent GPUs of the demo fleet."""
-    program = [sys.executable, "-c", "from healthsvc.cli import main; main()"]
+    program = [sys.executable, "-m", "healthsvc"]
     with tempfile.TemporaryDirectory() as folder:
         recording, state = f"{folder}/recording", f"{folder}/state"
         subprocess.run([*program, "simulate", "--out", recording, "--seed", "7"], check=True, capture_output=True)
@@ -30,6 +31,7 @@ def scored() -> list[dict[str, str]]:
 
 def main() -> None:
     """Write the picture."""
+    argparse.ArgumentParser(description=__doc__).parse_args()
     table = Table(
         title="healthsvc score: the demo fleet, 64 GPUs", title_justify="left", box=SIMPLE_HEAD, padding=(0, 2, 1, 0)
     )

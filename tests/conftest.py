@@ -23,15 +23,6 @@ def prometheus_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[serv
         yield server
 
 
-@pytest.fixture(scope="session")
-def victoria_metrics_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[servers.Server]:
-    """A real, empty VictoriaMetrics. For one that holds series, use `servers.victoria_metrics(folder, series)`."""
-    if reason := servers.missing("victoria-metrics"):
-        pytest.skip(reason)
-    with servers.victoria_metrics(tmp_path_factory.mktemp("victoria_metrics")) as server:
-        yield server
-
-
 @pytest.fixture
 def alertmanager_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[servers.Server]:
     """A real Alertmanager without alerts, fresh for each test."""

@@ -62,6 +62,7 @@ def calm_report(gpus: Sequence[GpuId] | int = 4, now_s: float = NOW_S) -> RiskRe
         share=np.full(shape, 1 / 3, np.float32),
         coverage=np.ones(count, np.float32),
         band=np.zeros(count, np.int8),
+        class_band=np.zeros(shape, np.int8),
         facts=Facts(np.zeros(shape, bool), np.zeros(shape, bool), np.full(count, np.nan)),
         change_p=np.full(shape, np.nan, np.float32),
         time_to_limit_s=np.full((*shape, len(QUANTILES)), np.nan, np.float32),

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,9 @@ from typer.testing import CliRunner
 
 from healthsvc import __version__
 from healthsvc.cli import app
+from healthsvc.cli.backtesting import blocks_to_test, hours, share
+from healthsvc.cli.serving import demo_of
+from healthsvc.config import load_settings
 from tests.engine.recordings import SCENARIO, write_tiny
 
 SECRET = "hunter2"  # noqa: S105
@@ -25,6 +29,7 @@ OPTIONS = {
     "serve": ("--recorded", "--replay-from", "--replay-speed", "--alertmanager-url", "--port"),
     "train": ("--prometheus-url", "--recorded", "--state-dir", "--at", "--format"),
     "score": ("--prometheus-url", "--recorded", "--state-dir", "--at", "--limit", "--format"),
+    "backtest": ("--incidents", "--recorded", "--test-from", "--horizon-days", "--jobs", "--fresh", "--format"),
     "simulate": ("--out", "--scenario", "--seed", "--gpus", "--days", "--start", "--openmetrics"),
     "check-config": ("--config", "--format"),
     "version": (),
@@ -93,7 +98,7 @@ def test_help_answers_at_once_and_names_the_options(command: str, tmp_path: Path
     """Measured in processor time: what else the machine does is none of its business."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     answer = subprocess.run(
-        [sys.executable, "-c", "from healthsvc.cli import main; main()", command, "--help"],
+        [sys.executable, "-m", "healthsvc", command, "--help"],
         capture_output=True,
         text=True,
         timeout=60,
@@ -218,6 +223,87 @@ def test_the_source_that_is_asked_for_outranks_one_in_the_environment(workplace:
     assert len(json.loads(answer.stdout)) == DEVICES
 
 
+# -- serve ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("given", [None, Path("elsewhere")])
+def test_the_demo_keeps_its_state_apart_unless_a_folder_was_given(
+    given: Path | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "var" / "demo" / "recording").mkdir(parents=True)
+    (tmp_path / "var" / "demo" / "recording" / "recording.json").write_text("{}")  # simulated before
+    settings, from_s = demo_of(load_settings(store={"directory": given or "var/healthsvc"}), given)
+    assert settings.store.directory == (given or Path("var/demo/state"))
+    assert settings.recorded.directory == Path("var/demo/recording")
+    assert datetime.fromtimestamp(from_s, UTC).hour == 0
+
+
+# -- backtest ---------------------------------------------------------------------------------------------------------
+
+TESTED = ("backtest", "--recorded", "recording", "--test-from", "2026-01-13T18:00:00Z", "--end", "2026-01-14T12:00:00Z")
+
+
+@pytest.fixture(scope="module")
+def backtested(workplace: Path) -> dict[str, Answer]:
+    """The same back-test in every style; the second and third find what the first has rehearsed."""
+    labels = ("--incidents", "recording/incidents.csv", "--state-dir", "tested", "--jobs", "1")
+    return {style: run(workplace, *TESTED, *labels, "--format", style) for style in ("json", "table", "csv")}
+
+
+def test_a_back_test_for_machines_holds_every_alert_and_every_threshold(backtested: dict[str, Answer]) -> None:
+    answer = backtested["json"]
+    assert answer.returncode == 0, answer.stderr
+    told = json.loads(answer.stdout)
+    assert told["title"].startswith("Back-test 2026-01-13T18:00:00Z to 2026-01-14T12:00:00Z: 1 test block(s), not")
+    assert [fold["test"] for fold in told["folds"]] == [["2026-01-13T18:00:00Z", "2026-01-14T12:00:00Z"]]
+    ours, *baselines = told["evaluations"]
+    assert (ours["name"], len(baselines) >= 3) == ("healthsvc", True)
+    assert {"throttling", "device_loss"} <= {alert["class"] for alert in ours["alerts"]}
+    assert ours["known_until"] > ours["window"][1]  # the recording says how far its truth goes
+
+
+def test_a_back_test_for_people_has_a_row_a_class_and_one_a_baseline(backtested: dict[str, Answer]) -> None:
+    answer = backtested["table"]
+    assert answer.returncode == 0, answer.stderr
+    lines = [line.rstrip() for line in answer.stdout.splitlines()]
+    assert max(map(len, lines)) <= 130
+    assert lines[0].strip().startswith("Back-test 2026-01-13T18:00:00Z")
+    for row in ("healthsvc ", "all GPU", "b5 random, as many alerts", "throttling"):
+        assert any(row in line for line in lines), row
+    assert "caught: events foreseen with at least 15 min to act" in answer.stdout
+
+
+def test_a_back_test_as_csv_has_a_row_for_every_class_grade_and_judge(backtested: dict[str, Answer]) -> None:
+    answer = backtested["csv"]
+    rows = list(csv.DictReader(io.StringIO(answer.stdout)))
+    judges = {evaluation["name"] for evaluation in json.loads(backtested["json"].stdout)["evaluations"]}
+    metrics = [m for e in json.loads(backtested["json"].stdout)["evaluations"] for m in e["metrics"]]
+    assert len(rows) == len(metrics)
+    assert {"class", "grade", "precision_ratio", "recall_n", "false_alerts_upper_per_1000_gpu_months"} <= rows[0].keys()
+    assert len(judges) >= 4
+
+
+@pytest.mark.parametrize(("days", "train", "blocks"), [(20, 60, 1), (180, 30, 3), (180, 60, 2)])
+def test_a_history_long_enough_is_tested_at_rolling_origins(days: int, train: int, blocks: int) -> None:
+    folds = blocks_to_test(0.0, days * 86_400.0, 7.0, train, None)
+    assert len(folds) == blocks
+    assert {fold.label for fold in folds} == {"not cross-validated" if blocks == 1 else "rolling origin"}
+    assert folds[-1].test[1] == days * 86_400.0
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(float("nan"), "-"), (900.0, "0.2 h"), (35_000.0, "9.7 h"), (360_000.0, "100 h")]
+)
+def test_a_lead_is_said_in_hours(seconds: float, text: str) -> None:
+    assert hours(seconds) == text
+
+
+def test_a_share_says_of_how_many_and_is_nothing_of_none() -> None:
+    assert share(0.333, 3) == "33% of 3"
+    assert share(float("nan"), 0) == "-"
+
+
 # -- what cannot run --------------------------------------------------------------------------------------------------
 
 
@@ -229,6 +315,19 @@ def test_the_source_that_is_asked_for_outranks_one_in_the_environment(workplace:
         (("score", "--recorded", "recording", "--at", "yesterday"), "--at = 'yesterday': not a time; write it like"),
         (("score", "--config", "no.toml"), "--config no.toml: no such file"),
         (("serve", "--recorded", "recording"), "--recorded needs --replay-from"),
+        (
+            ("serve", "--prometheus-url", "http://localhost:1", "--replay-speed", "5"),
+            "--replay-speed 5: nothing is replayed; give --replay-from, or drop it",
+        ),
+        (("backtest", "--recorded", "recording", "--incidents", "no.csv"), "no.csv"),
+        (
+            ("backtest", "--recorded", "recording"),
+            "2026-01-05T00:00:00Z to 2026-01-14T23:55:00Z: a history of 10 d is too short",
+        ),
+        (
+            ("backtest", "--recorded", "recording", "--test-from", "2026-02-01"),
+            "--test-from = 2026-02-01T00:00:00Z: not within the history",
+        ),
         (("train", "--prometheus-url", "prometheus:9090"), "prometheus.url = 'prometheus:9090': URL scheme"),
         (("check-config", "--config", "broken.toml"), "broken.toml: Expected ']'"),
     ],

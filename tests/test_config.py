@@ -102,6 +102,7 @@ def test_settings_do_not_change_once_read() -> None:
             "[prometheus]\nclient_key_file = 'k.pem'",
             "prometheus: client_key_file needs client_certificate_file beside it",
         ),
+        ("[alertmanager]\nattempts = 9", "alertmanager.attempts = 9: no such setting"),  # the resend is its retry
         ("cycle = 60", "cycle = 60: Input should be a valid dictionary"),
     ],
 )

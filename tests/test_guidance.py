@@ -55,6 +55,7 @@ def at_watch(name: str, week: float = 0.05, band: Band = Band.WATCH) -> RiskRepo
     """One GPU whose only trouble is of this class."""
     report = with_probability(calm_report(1), 0, name, week=week)
     report = changed(report, "share", (0, CLASSES.index(name)), 0.9)
+    report = changed(report, "class_band", (0, CLASSES.index(name)), band)
     return changed(report, "band", 0, band)
 
 
@@ -204,8 +205,14 @@ def test_the_gravest_class_speaks_first_and_its_action_is_the_action() -> None:
     assert "RMA" in action
 
 
-def test_a_gpu_held_at_watch_by_hysteresis_still_gets_a_reason() -> None:
+def test_a_gpu_held_at_watch_by_hysteresis_is_told_of_the_class_that_holds_it() -> None:
     reasons, action = said(at_watch("memory", 0.004))
+    assert reasons == ("Uncorrectable memory error within 7 days: 0.4 % (calibrated)",)
+    assert action == WATCH_IT
+
+
+def test_a_band_that_no_class_explains_still_gets_a_reason() -> None:
+    reasons, action = said(changed(with_probability(calm_report(1), 0, "memory", week=0.004), "band", 0, Band.WATCH))
     assert reasons == ("Its risk stands above the fleet's",)
     assert action == WATCH_IT
 

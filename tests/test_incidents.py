@@ -179,6 +179,23 @@ def test_overlapping_candidates_are_one_incident_and_later_ones_join_it() -> Non
     assert (incident.id, incident.alertname, incident.onset_s) == (first[0].id, "CoolingIncident", NOW_S)
     assert incident.cause == "coolant flow at 20 % of rated"
     assert incident.first_mover == first[0].first_mover
+    assert (incident.layer, incident.domain) == ("cooling_loop", "loop-0")  # it holds more than the node did
+    assert incident.members == ids(range(16))
+
+
+def test_an_incident_never_moves_to_a_place_that_holds_less() -> None:
+    loop = step((), history_at(NOW_S, flow={"loop-0": 20.0}))
+    later_s = NOW_S + 10 * MINUTE_S
+    history = history_at(later_s, onsets(*range(8), at_s=later_s - 300), flow={"loop-0": 99.0})
+    (incident,) = step(loop, history, hot=tuple(range(8)))
+    assert (incident.layer, incident.domain, incident.members) == ("cooling_loop", "loop-0", ids(range(16)))
+
+
+def test_a_gpu_that_comes_to_the_place_of_an_incident_joins_it() -> None:
+    (opened,) = step((), history_at(NOW_S, onsets(*range(8))), hot=tuple(range(8)))
+    known = (replace(opened, members=ids(range(7))),)  # the eighth was not there yet
+    (incident,) = step(known, history_at(NOW_S + MINUTE_S, onsets(*range(8))), hot=tuple(range(8)))
+    assert (incident.domain, sorted(incident.members)) == ("node-00", sorted(ids(range(8))))
 
 
 # -- how it lives -----------------------------------------------------------------------------------------------------

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from healthsvc.calibration import Calibration, CalibrationMap, prior_hazards
 from healthsvc.engine.shipped import class_priors, load_priors
-from healthsvc.fleet import CLASSES, HORIZONS_S, Band, Facts, Forecast, RiskReport, Signal
-from healthsvc.risk import HAZARD_CAP, bands, combine, fuse, headroom
+from healthsvc.fleet import CLASSES, HAZARD_CAP, HORIZONS_S, Band, Facts, Forecast, RiskReport, Signal
+from healthsvc.risk import bands, class_bands, combine, fuse, headroom
 from tests.histories import flat_window, make_history
 
 NAN = np.nan
@@ -50,13 +50,14 @@ def band_of(
     change_p: float | None = None,
     before: Band | None = None,
 ) -> list[Band]:
-    """The bands of GPUs with these hazards; change_p: of thermal; before: the band of the cycle before."""
+    """The bands of GPUs with these hazards; change_p: of thermal; before: what every class had reached before."""
     gpus = len(hazard)
     changes = np.full((gpus, 3), NAN)
     if change_p is not None:
         changes[:, THERMAL] = change_p
-    previous = None if before is None else np.full(gpus, before, np.int8)
-    found = bands(combine(hazard, PRIOR), facts or nothing(gpus), changes, PRIORS, PRIOR_P_30D, previous)
+    previous = None if before is None else np.full((gpus, len(CLASSES)), before, np.int8)
+    verdict, facts = combine(hazard, PRIOR), facts or nothing(gpus)
+    found = bands(verdict, facts, changes, PRIORS, class_bands(verdict, facts, PRIORS, previous))
     return [Band(int(b)) for b in found]
 
 
@@ -214,6 +215,27 @@ def test_a_band_is_left_only_below_half_of_its_threshold() -> None:
         assert band_of(sharp, before=Band.CRITICAL) == [band]
 
 
+def test_what_one_class_has_reached_holds_no_other_class() -> None:
+    device, memory = PRIORS["device_loss"].failure_p_7d, PRIORS["memory"].failure_p_7d
+    before = report(hazard_of((0.0, 0.0, device * 1.1)))
+    assert before.class_band.tolist() == [[Band.HEALTHY, Band.HEALTHY, Band.DEGRADED]]
+    after = report(hazard_of((0.0, memory * 0.6, 0.0)), previous=before.class_band)
+    assert after.class_band.tolist() == [[Band.HEALTHY, Band.WATCH, Band.HEALTHY]]
+    assert after.band.tolist() == [Band.WATCH]
+
+
+@pytest.mark.parametrize(("name", "column"), [("open_events", MEMORY), ("terminal", MEMORY), ("lost_s", DEVICE)])
+def test_a_band_that_a_fact_has_given_ends_with_the_fact(name: str, column: int) -> None:
+    """Its trace in the hazard lies between half of the threshold and the threshold, and must not hold the band."""
+    trace = np.zeros((1, 3, 2, 3))
+    trace[0, column] = hazard_of((0.7 * PRIORS[CLASSES[column]].failure_p_7d,) * 3)[0, column]
+    facts = nothing(1)
+    getattr(facts, name)[0 if name == "lost_s" else (0, column)] = 1.0
+    struck = report(trace, facts)
+    assert struck.band[0] >= Band.DEGRADED
+    assert report(trace, previous=struck.class_band).band.tolist() == [Band.WATCH]
+
+
 def test_half_blind_is_unknown_unless_what_is_seen_is_at_watch() -> None:
     memory_only = [hazard_of((0.0, chance, NAN)) for chance in (0.0, 0.02, 0.5)]  # coverage 0.37
     assert [band_of(hazard)[0] for hazard in memory_only] == [Band.UNKNOWN, Band.WATCH, Band.DEGRADED]
@@ -234,10 +256,12 @@ def report(
     facts: Facts | None = None,
     calibration: Calibration | None = None,
     forecasts: Mapping[str, Forecast] | None = None,
+    previous: NDArray[np.int8] | None = None,
 ) -> RiskReport:
     found = {name: forecast(hazard[:, i]) for i, name in enumerate(CLASSES)} if forecasts is None else forecasts
     history = make_history(flat_window(len(hazard)))
-    return fuse(history, found, facts or nothing(len(hazard)), PRIORS, calibration or Calibration())
+    facts, calibration = facts or nothing(len(hazard)), calibration or Calibration()
+    return fuse(history, found, facts, PRIORS, calibration, previous=previous)
 
 
 def test_a_class_is_calibrated_only_where_it_is_observed_and_has_a_map_with_events() -> None:

@@ -28,7 +28,7 @@ class Held(StrEnum):
     WARM_UP = "warm_up"  # right after the start, silence proves nothing
     UNDER_INCIDENT = "under_incident"  # a member of an open incident, which has its own alert
     UNDER_WIDER_UNKNOWN = "under_wider_unknown"  # many hosts are unknown, and one alert says so
-    FLOOD = "flood"  # too many new alerts at once; listed in one alert
+    FLOOD = "flood"  # too many new alerts at once; listed in one alert, and fired later a few at a time
 
 
 class Resolution(StrEnum):
@@ -37,7 +37,7 @@ class Resolution(StrEnum):
     CLEARED = "cleared"
     ESCALATED = "escalated"  # a graver alert of the same GPU and class replaces it
     SWAPPED = "swapped"  # another GPU sits in its socket
-    REPAIRED = "repaired"
+    DEPARTED = "departed"  # the GPU has left the fleet, and no other one is known to sit in its socket
     TAKEN_OVER = "taken_over"  # no data for too long: GpuTelemetryUnknown stands in for it
 
 

@@ -1,7 +1,7 @@
 """What the stages hand on: wants, candidates, what is held back and what has ended."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from healthsvc.alerts.alert import Alert, Held, Rank
 from healthsvc.alerts.policy import AlertPolicy
@@ -46,13 +46,12 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Moment:
-    """The inputs that no stage changes. repaired: device_id -> what was done, when a repair ends its alerts at once."""
+    """The inputs that no stage changes."""
 
     report: RiskReport
     now_s: float
     policy: AlertPolicy
     before: AlertState
-    repaired: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,8 @@ class Draft:
     candidates: tuple[Candidate, ...] = ()
     held: tuple[tuple[Alert, Held], ...] = ()
     resolved: tuple[Alert, ...] = ()
-    raises_s: tuple[float, ...] = ()
+    news_s: tuple[float, ...] = ()
+    released_s: tuple[float, ...] = ()
 
 
 Stage = Callable[[Draft, Moment], Draft]

@@ -57,6 +57,7 @@ def follow(case: Case, want: Want, now_s: float, policy: AlertPolicy) -> Step:
     """One case, with what the report says about it."""
     if not want.informed:
         return _silent(case, now_s, policy)
+    returns = case.taken_over
     since = [(now_s if s is None else s) if w else None for w, s in zip(want.wanted, case.since_s, strict=True)]
     case = replace(
         case, since_s=tuple(since), informed_s=now_s, change_p=want.change_p, place=want.place, taken_over=False
@@ -69,10 +70,11 @@ def follow(case: Case, want: Want, now_s: float, policy: AlertPolicy) -> Step:
     if case.cooled_s is not None and now_s - case.cooled_s >= policy.cooldown_s(want.group):
         case = replace(case, cooled_rank=None, cooled_s=None)
     if due is None:
+        case = replace(case, folded_s=None)
         return Step(case, held=None if asked is None else (want.build(asked, now_s), Held.HOLD))
     if case.cooled_rank is not None and due <= case.cooled_rank and not want.fact[due]:
         return Step(case, held=(want.build(due, now_s), Held.COOLDOWN))
-    return Step(case, candidate=_candidate(want, due, now_s))
+    return Step(case, candidate=_candidate(want, due, now_s, known=returns))
 
 
 def _standing(
@@ -88,7 +90,7 @@ def _standing(
     due, asked = due_and_asked
     retold = replace(case, alert=want.build(rank, alert.raised_s))
     if due is not None and due > rank:
-        return Step(replace(retold, calm_since_s=None), candidate=_candidate(want, due, now_s, escalates=True))
+        return Step(replace(retold, calm_since_s=None), candidate=_candidate(want, due, now_s, known=True))
     calm_since_s = (now_s if case.calm_since_s is None else case.calm_since_s) if want.calm else None
     calm_for_s = 0.0 if calm_since_s is None else now_s - calm_since_s
     if want.over or (want.calm and calm_for_s >= policy.clear_after_s(want.group)):
@@ -98,9 +100,10 @@ def _standing(
     return Step(replace(retold, calm_since_s=calm_since_s), held=held)
 
 
-def _candidate(want: Want, rank: Rank, now_s: float, escalates: bool = False) -> Candidate:
+def _candidate(want: Want, rank: Rank, now_s: float, *, known: bool) -> Candidate:
+    """known: people have had an alert of it, which climbs, or stood before a time without data; no news, no flood."""
     terminal_fact = rank is Rank.TERMINAL and want.fact[rank]
-    exempt = escalates or terminal_fact or want.group in (DOMAIN, WIDE_UNKNOWN, FLOOD)
+    exempt = known or terminal_fact or want.group in (DOMAIN, WIDE_UNKNOWN, FLOOD)
     alert = want.build(rank, now_s)
     return Candidate(want.subject, want.group, rank, want.fact[rank], exempt, alert, want.device_id)
 
@@ -117,7 +120,7 @@ def _silent(case: Case, now_s: float, policy: AlertPolicy) -> Step:
     """No data: silence is no recovery, so nothing moves until it has lasted too long."""
     if now_s - case.informed_s < policy.silence_s or case.taken_over:
         return Step(case)
-    over = replace(case, since_s=NEVER, firing=None, calm_since_s=None)
+    over = replace(case, since_s=NEVER, firing=None, calm_since_s=None, folded_s=None)
     if case.firing is None or case.alert is None:
         return Step(replace(over, alert=None))
     ended = case.alert.ended(Resolution.TAKEN_OVER, "no data; see GpuTelemetryUnknown")
@@ -125,11 +128,12 @@ def _silent(case: Case, now_s: float, policy: AlertPolicy) -> Step:
 
 
 def _without_want(case: Case, now_s: float, policy: AlertPolicy) -> Step:
-    """The report does not speak of it: a GPU that left is silent; an incident or a silent host is over."""
+    """The report does not speak of it: a GPU that left may come back; an incident or a silent host is over."""
     if case.group in CLASSES:
-        step = _silent(case, now_s, policy)
-        gone = step.case is not None and step.case.firing is None and now_s - case.informed_s >= policy.silence_s
-        return replace(step, case=None) if gone else step
+        if now_s - case.informed_s < policy.silence_s:
+            return Step(case)
+        stood = case.alert if case.firing is not None else None
+        return Step(None, resolved=stood and stood.ended(Resolution.DEPARTED, "the fleet has no such GPU any more"))
     if case.taken_over:
         return Step(None)
     calm_since_s = now_s if case.calm_since_s is None else case.calm_since_s

@@ -4,10 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from healthsvc.fleet import CLASSES, DAY_S
-
-HOUR_S, MINUTE_S = 3600.0, 60.0
-YEAR_S = 365.25 * DAY_S
+from healthsvc.fleet import CLASSES, DAY_S, HOUR_S, MINUTE_S, YEAR_S
 
 DOMAIN = "domain"
 UNKNOWN = "unknown"  # per host
@@ -30,12 +27,12 @@ def _every(value: float) -> Mapping[str, float]:
 class AlertPolicy:
     """failure: P(grade, 7 d) per class; watch: P(T2, 30 d) per class; degrading_p: change_p per class.
 
-    The failure thresholds here stand in until trained ones are given. hold_s, clear_s and cooldown_s are by group: a
-    class, or `domain`, `unknown`, `wide_unknown`, `flood`; a group that is not named has 0.
+    The thresholds here are for tests: the service is given those of its priors, or trained ones. The methods tell what
+    holds for a group: a class, or `domain`, `unknown`, `wide_unknown`, `flood`.
     """
 
     failure: Mapping[str, float] = field(default_factory=lambda: _every(0.1))
-    watch: Mapping[str, float] = field(default_factory=lambda: watch_thresholds(T2_PER_GPU_YEAR))
+    watch: Mapping[str, float] = field(default_factory=lambda: _every(0.01))
     degrading_p: Mapping[str, float] = field(default_factory=lambda: _every(1e-4))
     cycle_s: float = MINUTE_S
     trend_hold_s: float = 3 * HOUR_S  # thermal and memory move slowly: one warm afternoon is no trend
@@ -46,7 +43,7 @@ class AlertPolicy:
     domain_clear_s: float = 30 * MINUTE_S  # of an incident that is missing; a cleared one has been calm for as long
     unknown_clear_s: float = 0.0  # one sample proves that telemetry is back
     class_cooldown_s: float = 7 * DAY_S
-    silence_s: float = 6 * HOUR_S  # an alert without news is kept this long
+    silence_s: float = 6 * HOUR_S  # an alert without news is kept this long: the only place that says so
     flood_window_s: float = 10 * MINUTE_S
     flood_least: int = 10
     flood_share: float = 0.01
@@ -54,7 +51,7 @@ class AlertPolicy:
     clear_ratio: float = 0.5  # of the threshold, so that a value beside it does not flap
 
     def hold_s(self, group: str) -> float:
-        """How long a condition that is no fact must last."""
+        """How long a condition that is no fact must last. What wide_unknown is made of has waited already."""
         if group in ("thermal", "memory"):
             return self.trend_hold_s
         if group in ("device_loss", DOMAIN):
@@ -62,7 +59,7 @@ class AlertPolicy:
         return self.unknown_hold_s if group == UNKNOWN else 0.0
 
     def clear_after_s(self, group: str) -> float:
-        """How long a condition must be calm before its alert ends."""
+        """How long a condition must be calm before its alert ends; of a flood, one more window."""
         if group in CLASSES:
             return self.class_clear_s
         if group in (UNKNOWN, WIDE_UNKNOWN):
@@ -70,11 +67,11 @@ class AlertPolicy:
         return self.domain_clear_s if group == DOMAIN else self.flood_window_s
 
     def cooldown_s(self, group: str) -> float:
-        """How long after its end the same class stays quiet at the same or a lower rank; never for domains."""
+        """How long after its end a class stays quiet at the same or a lower rank; 0 for all other groups."""
         return self.class_cooldown_s if group in CLASSES else 0.0
 
     def flood_limit(self, gpus: int) -> int:
-        """New alerts that may come within the flood window."""
+        """Subjects that may be due for the first time in one flood window, and folded ones that may follow in one."""
         return max(self.flood_least, int(self.flood_share * gpus))
 
     def unknown_hosts_limit(self, hosts: int) -> int:

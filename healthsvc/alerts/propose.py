@@ -1,8 +1,8 @@
 """First stage: what the report says about every GPU and class, incident and silent host."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ from healthsvc.alerts.alert import Rank
 from healthsvc.alerts.draft import Draft, Moment, Want
 from healthsvc.alerts.policy import DOMAIN, UNKNOWN, WIDE_UNKNOWN
 from healthsvc.alerts.words import gpu_alert, host_unknown_alert, incident_alert, subject_name, wide_unknown_alert
-from healthsvc.fleet import CLASSES, GRADES, HORIZON_NAMES, Band, GpuId, first_rows
+from healthsvc.fleet import CLASSES, GRADES, HORIZON_NAMES, Band, GpuId, Same, first_rows
 
 T2, T1 = (GRADES.index(grade) for grade in ("T2", "T1"))
 WEEK, MONTH = (HORIZON_NAMES.index(name) for name in ("7d", "30d"))
@@ -24,6 +24,17 @@ def propose(draft: Draft, moment: Moment) -> Draft:
     wants = (*_gpu_wants(moment), *_incident_wants(moment), *_unknown_wants(moment))
     warm = moment.now_s - draft.started_s >= moment.policy.warm_up_s
     return replace(draft, wants=(*wants, *_wide_unknown_want(moment, wants, warm)))
+
+
+@lru_cache(maxsize=2)
+def rows_of(fleet: Same[tuple[GpuId, ...]]) -> Mapping[str, int]:
+    """device_id -> row, kept as long as the fleet stays the same: a loop over it in each cycle would be felt."""
+    return first_rows(fleet.it)
+
+
+@lru_cache(maxsize=2)
+def _hosts(fleet: Same[tuple[GpuId, ...]]) -> int:
+    return len({gpu.hostname for gpu in fleet.it})
 
 
 def place_of(gpu: GpuId) -> str:
@@ -84,7 +95,7 @@ def _last_tests(moment: Moment) -> tuple[NDArray[np.float64], NDArray[np.bool_]]
     newest = report.change_p.astype(np.float64)
     remembered = np.zeros(newest.shape, bool)
     ours = [case for case in moment.before.cases.values() if case.group in CLASSES]
-    rows = first_rows(report.gpus) if ours else {}
+    rows = rows_of(Same(report.gpus)) if ours else {}
     for case in ours:
         row = rows.get(case.device_id)
         if row is not None and case.group in report.classes:
@@ -137,7 +148,7 @@ def _wide_unknown_want(moment: Moment, wants: tuple[Want, ...], warm: bool) -> I
     known = cases.get(WIDE)
     if lasting <= policy.flood_least and not known:
         return
-    limit = policy.unknown_hosts_limit(len({gpu.hostname for gpu in moment.report.gpus}))
+    limit = policy.unknown_hosts_limit(_hosts(Same(moment.report.gpus)))
     excess = lasting > limit
     if excess or known:
         build = partial(wide_unknown_alert, f"on {len(hosts)} hosts", hosts, [])

@@ -16,7 +16,7 @@ def source_down(source: str, reason: str, since_s: float) -> Alert:
     annotations = {
         "summary": f"{source} gives no telemetry, so no GPU is being judged.",
         "description": reason,
-        "action": "Bring the source back; `healthsvc doctor` shows what it answers.",
+        "action": "Bring the source back; the description has its last answer.",
     }
     return Alert(labels, annotations, since_s)
 

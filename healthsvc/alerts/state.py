@@ -16,7 +16,8 @@ class Case:
 
     since_s: by rank, since when its condition has held. firing: the rank that stands, with its alert. calm_since_s:
     since when a standing alert looks over. informed_s: the last cycle that had data on it. change_p: the last test of
-    change (tests come once a window, not every cycle). cooled: rank and end of the last alert.
+    change (tests come once a window, not every cycle). folded_s: when the flood guard first held it back, until it
+    fires or its condition ends. cooled: rank and end of the last alert.
     """
 
     subject: str
@@ -29,6 +30,7 @@ class Case:
     calm_since_s: float | None = None
     informed_s: float = 0.0
     change_p: float | None = None
+    folded_s: float | None = None
     cooled_rank: Rank | None = None
     cooled_s: float | None = None
     taken_over: bool = False
@@ -41,12 +43,16 @@ class Case:
 
 @dataclass(frozen=True)
 class AlertState:
-    """Every open case; when this run of cycles began and last ran; when alerts that count as a flood were raised."""
+    """Every open case; when this run of cycles began and last ran; and what the flood guard counts in its window.
+
+    news_s: when subjects were due for the first time; released_s: when folded ones fired.
+    """
 
     cases: Mapping[str, Case] = field(default_factory=lambda: MappingProxyType({}))
     started_s: float | None = None
     last_s: float | None = None
-    raises_s: tuple[float, ...] = ()
+    news_s: tuple[float, ...] = ()
+    released_s: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "cases", MappingProxyType(dict(self.cases)))
@@ -58,7 +64,12 @@ class AlertState:
 
     def to_rows(self) -> list[dict[str, Any]]:
         """JSON-able rows: the first one is the state's own, then one a case."""
-        own = {"started_s": self.started_s, "last_s": self.last_s, "raises_s": list(self.raises_s)}
+        own = {
+            "started_s": self.started_s,
+            "last_s": self.last_s,
+            "news_s": list(self.news_s),
+            "released_s": list(self.released_s),
+        }
         return [own, *(_case_row(case) for case in self.cases.values())]
 
     @classmethod
@@ -70,7 +81,8 @@ class AlertState:
         try:
             own = kept[0]
             cases = [_case(row) for row in kept[1:]]
-            return cls({c.subject: c for c in cases}, own["started_s"], own["last_s"], tuple(own["raises_s"]))
+            counted = (tuple(own["news_s"]), tuple(own["released_s"]))
+            return cls({c.subject: c for c in cases}, own["started_s"], own["last_s"], *counted)
         except (KeyError, TypeError, ValueError) as failure:
             raise ValueError(f"alert state cannot be read: {failure!r}; delete it to start with no alerts") from failure
 

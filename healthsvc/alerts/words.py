@@ -132,7 +132,7 @@ def host_unknown_alert(
         "summary": f"The health of {len(gpus)} GPUs on {where} is unknown for lack of telemetry.",
         "description": f"GPUs: {listing(gpus)}.",
         "took_over": listing(took_over),
-        "action": "Check dcgm-exporter and its scrape on this host; `healthsvc doctor` names the missing signals.",
+        "action": "Check dcgm-exporter and its scrape on this host; GET /api/v1/gpus/{UUID} tells what is observed.",
     }
     labels = {"alertname": "GpuTelemetryUnknown", "hostname": hostname, "severity": "warning"}
     return Alert(labels, annotations, raised_s)
@@ -158,7 +158,7 @@ def flood_alert(folded: Sequence[Alert], _rank: Rank, raised_s: float) -> Alert:
         kind = " ".join(filter(None, (alert.alertname, alert.labels.get("class"), alert.labels.get("grade"))))
         by_kind.setdefault(kind, []).append(alert.labels.get("UUID") or alert.labels.get("hostname", ""))
     annotations = {
-        "summary": f"{len(folded)} new alerts came at once and are folded into this one.",
+        "summary": f"{len(folded)} alerts of a flood are folded into this one and follow a few at a time.",
         "description": ". ".join(f"{kind}: {listing(names)}" for kind, names in sorted(by_kind.items())) + ".",
         "action": "Look for one cause: a roll-out, a power or cooling event, a changed exporter.",
     }

@@ -19,7 +19,6 @@ from healthsvc.cli.common import (
     configure_logs,
     moment,
     plain_errors,
-    rfc3339,
     show,
 )
 from healthsvc.config import SettingsError
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
     from healthsvc.engine.backtest import Backtest
     from healthsvc.evaluation.origins import Fold
     from healthsvc.telemetry.source import Source
-
-DAY_S = 86_400.0
 
 
 def backtest(
@@ -75,7 +72,7 @@ def backtest(
             raise SettingsError(f"{source.name}: no GPU history to test on; check the URL and the selector")
         start_s, end_s = moment(start, "--start") or span[0], moment(end, "--end") or span[1]
         end_s = math.floor(end_s / step_s) * step_s
-        folds = test_blocks(start_s, end_s, horizon_days, train_days, moment(test_from, "--test-from"))
+        folds = blocks_to_test(start_s, end_s, horizon_days, train_days, moment(test_from, "--test-from"))
         known_s = moment(known_until, "--known-until") or known_until_s(source, end_s)
         spec = StudySpec(start_s, end_s, known_s, folds, jobs=jobs, backend=backend, resume=not fresh)
         result = run_study(settings, spec, labels, Bar())
@@ -88,26 +85,22 @@ def backtest(
             typer.echo(footnote(result))
 
 
-def test_blocks(
+def blocks_to_test(
     start_s: float, end_s: float, horizon_days: float, train_days: float, test_s: float | None
 ) -> "tuple[Fold, ...]":
     """Rolling origins where the history is long enough for them; else one block, with nothing learnt from labels."""
-    from healthsvc.evaluation.origins import LEAST_TRAIN_S, NOT_CROSS_VALIDATED, Fold, rolling_origins
+    from healthsvc.evaluation.origins import NOT_CROSS_VALIDATED, Fold, rolling_origins
+    from healthsvc.fleet import DAY_S, rfc3339
 
+    window = f"{rfc3339(start_s)} to {rfc3339(end_s)}"
     if test_s is None:
         try:
-            folds = rolling_origins(start_s, end_s, horizon_days * DAY_S, train_days * DAY_S)
-        except ValueError:
-            folds = ()
-        if folds and folds[0].label != NOT_CROSS_VALIDATED:
-            return folds
-        test_s = math.ceil((start_s + LEAST_TRAIN_S) / 600) * 600
+            return rolling_origins(start_s, end_s, horizon_days * DAY_S, train_days * DAY_S)
+        except ValueError as failure:
+            raise SettingsError(f"{window}: {failure}, or choose --test-from between them") from None
     if not start_s < test_s < end_s:
-        raise SettingsError(
-            f"{rfc3339(start_s)} to {rfc3339(end_s)}: too short; {LEAST_TRAIN_S / DAY_S:.0f} days must come before the "
-            "first test; begin earlier, or choose --test-from between them"
-        )
-    return (Fold(test_s, 0.0, None, (test_s, end_s), NOT_CROSS_VALIDATED),)
+        raise SettingsError(f"--test-from = {rfc3339(test_s)}: not within the history, {window}; choose one between")
+    return (Fold(test_s, None, (test_s, end_s), NOT_CROSS_VALIDATED),)
 
 
 def known_until_s(source: "Source", end_s: float) -> float:
@@ -153,6 +146,8 @@ def hours(seconds: float) -> str:
 
 def title(result: "Backtest") -> str:
     """What was tested."""
+    from healthsvc.fleet import rfc3339
+
     ours = result.evaluations[0]
     folds = ", ".join(sorted({fold.label for fold in result.folds}))
     window = " to ".join(rfc3339(at_s) for at_s in ours.window)
@@ -175,6 +170,8 @@ def footnote(result: "Backtest") -> str:
 
 def document(result: "Backtest") -> dict[str, Any]:
     """Everything, for machines."""
+    from healthsvc.fleet import rfc3339
+
     return {
         "title": title(result),
         "thresholds": {name: vars(chosen) for name, chosen in result.thresholds.items()},

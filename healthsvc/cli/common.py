@@ -106,21 +106,6 @@ def configure_logs(verbose: bool = False) -> None:
     )
 
 
-@contextmanager
-def share_bar(title: str) -> "Iterator[Any]":
-    """A progress bar over a share that is done (0-1), on stderr."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), disable=not sys.stderr.isatty()) as bar:
-        task = bar.add_task(title, total=1.0)
-        yield lambda share: bar.update(task, completed=share)
-
-
-def rfc3339(time_s: float) -> str:
-    return datetime.fromtimestamp(time_s, UTC).isoformat().replace("+00:00", "Z")
-
-
 def show(rows: list[dict[str, Any]], style: Format, title: str) -> None:
     """Rows as a table for people, or as JSON or CSV for machines, on stdout."""
     if style is Format.JSON:

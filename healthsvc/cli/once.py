@@ -1,6 +1,9 @@
 """`healthsvc train` and `healthsvc score`: one-off runs."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,11 +19,11 @@ from healthsvc.cli.common import (
     configure_logs,
     moment,
     plain_errors,
-    rfc3339,
     show,
 )
 
 if TYPE_CHECKING:
+    from healthsvc.engine.service import Service
     from healthsvc.fleet import Snapshot
 
 
@@ -33,16 +36,10 @@ def train(
     format_: FormatOption = Format.TABLE,
 ) -> None:
     """Read the history into the ledger, train every forecaster once, and keep what was learned."""
-    configure_logs()
-    with plain_errors():
-        from healthsvc.engine.build import open_service
-        from healthsvc.engine.progress import Bar
-        from healthsvc.engine.service import history_end_s
+    with _opened(config, prometheus_url, recorded, state_dir, at) as (service, now_s):
+        state = service.train_once(now_s)
+    from healthsvc.fleet import rfc3339
 
-        settings = chosen_settings(config, prometheus_url, recorded, state_dir)
-        with open_service(settings, progress=Bar()) as (service, _):
-            now_s = moment(at, "--at") or history_end_s(service.source, datetime.now(UTC).timestamp())
-            state = service.train_once(now_s)
     rows = [
         {"forecaster": name, "gpus": len(arrays["device_id"]), "arrays": len(arrays), "as_of": rfc3339(now_s)}
         for name, arrays in state.items()
@@ -60,6 +57,22 @@ def score(
     format_: FormatOption = Format.TABLE,
 ) -> None:
     """Score the fleet once and print the most urgent GPUs. Exit code 1 if any is at watch or above."""
+    with _opened(config, prometheus_url, recorded, state_dir, at) as (service, now_s):
+        snapshot = service.score_once(now_s)
+    from healthsvc.fleet import rfc3339
+
+    rows = _score_rows(snapshot, limit)
+    if format_ is Format.TABLE:
+        rows = [_compact(row) for row in rows]
+    show(rows, format_, f"Fleet at {rfc3339(snapshot.report.as_of_s)}")
+    raise typer.Exit(int((snapshot.report.band >= 1).any()))
+
+
+@contextmanager
+def _opened(
+    config: Path | None, prometheus_url: str | None, recorded: Path | None, state_dir: Path | None, at: str | None
+) -> "Iterator[tuple[Service, float]]":
+    """The service that the options describe, not running, and the moment that is asked for."""
     configure_logs()
     with plain_errors():
         from healthsvc.engine.build import open_service
@@ -68,13 +81,7 @@ def score(
 
         settings = chosen_settings(config, prometheus_url, recorded, state_dir)
         with open_service(settings, progress=Bar()) as (service, _):
-            now_s = moment(at, "--at") or history_end_s(service.source, datetime.now(UTC).timestamp())
-            snapshot = service.score_once(now_s)
-    rows = _score_rows(snapshot, limit)
-    if format_ is Format.TABLE:
-        rows = [_compact(row) for row in rows]
-    show(rows, format_, f"Fleet at {rfc3339(snapshot.report.as_of_s)}")
-    raise typer.Exit(int((snapshot.report.band >= 1).any()))
+            yield service, moment(at, "--at") or history_end_s(service.source, datetime.now(UTC).timestamp())
 
 
 def _score_rows(snapshot: "Snapshot", limit: int) -> list[dict[str, Any]]:

@@ -3,7 +3,6 @@
 import os
 import signal
 import socket
-import sys
 import threading
 import time
 from pathlib import Path
@@ -22,7 +21,6 @@ from healthsvc.cli.common import (
     configure_logs,
     moment,
     plain_errors,
-    share_bar,
 )
 from healthsvc.config import Settings, SettingsError
 
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
 DEMO_DIRECTORY = Path("var/demo")
 DEMO_SEED = 7
 DEMO_REPLAY_DAYS = 28.0
-DEMO_SPEED = 60.0
+REPLAY_SPEED = 60.0
 STOPS_WITHIN_S = 3.0  # a read that hangs is not waited for: what it would write is written whole or not at all
 
 
@@ -43,7 +41,9 @@ def serve(
     state_dir: State = None,
     alertmanager_url: Annotated[str | None, typer.Option(help="push alerts to this Alertmanager")] = None,
     replay_from: Annotated[str | None, typer.Option(help="replay from this time (RFC 3339) on")] = None,
-    replay_speed: Annotated[float, typer.Option(min=0.1, max=100_000, help="times faster than the clock")] = 60.0,
+    replay_speed: Annotated[
+        float | None, typer.Option(min=0.1, max=100_000, help="times faster than the clock; default 60")
+    ] = None,
     host: Annotated[str | None, typer.Option(help="address to listen on")] = None,
     port: Annotated[int | None, typer.Option(help="port to listen on; default 9920")] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="say more")] = False,
@@ -62,34 +62,35 @@ def serve(
             server={"host": host, "port": port},
         )
         from_s = moment(replay_from, "--replay-from")
-        replay = None if from_s is None else Replay(from_s, replay_speed)
         if settings.prometheus.url is None and settings.recorded.directory is None:
-            settings, replay = _demo(settings, replay)
-        elif settings.recorded.directory and replay is None:
+            settings, demo_s = demo_of(settings, state_dir)
+            from_s = demo_s if from_s is None else from_s
+        elif from_s is None and settings.recorded.directory:
             raise SettingsError("--recorded needs --replay-from: a recording has ended; say from when to replay it")
+        elif from_s is None and replay_speed is not None:
+            raise SettingsError(f"--replay-speed {replay_speed:g}: nothing is replayed; give --replay-from, or drop it")
+        replay = None if from_s is None else Replay(from_s, replay_speed or REPLAY_SPEED)
         _serve(settings, replay)
 
 
-def _demo(settings: Settings, replay: "Replay | None") -> "tuple[Settings, Replay]":
-    """The demo fleet: simulated once, then replayed from day 28, where things begin to happen."""
-    from healthsvc.engine.build import Replay
+def demo_of(settings: Settings, state_dir: Path | None) -> tuple[Settings, float]:
+    """The demo fleet, simulated once, with state of its own unless one was given; and day 28, where things begin."""
+    from healthsvc.engine.progress import Bar
     from healthsvc.engine.shipped import demo_scenario
+    from healthsvc.fleet import DAY_S
     from healthsvc.simulator import load_scenario, write_recording
 
     scenario = load_scenario(demo_scenario())
     folder = DEMO_DIRECTORY / "recording"
     if not (folder / "recording.json").is_file():
         typer.echo("no Prometheus given: simulating the demo fleet once (64 GPUs, 30 days)", err=True)
-        with share_bar("simulating") as told:
+        with Bar().share("simulating") as told:
             write_recording(scenario, folder, DEMO_SEED, progress=told)
     start_s = scenario.start.timestamp() if scenario.start else 0.0
-    demo = settings.model_copy(
-        update={
-            "recorded": settings.recorded.model_copy(update={"directory": folder}),
-            "store": settings.store.model_copy(update={"directory": DEMO_DIRECTORY / "state"}),
-        }
-    )
-    return demo, replay or Replay(start_s + DEMO_REPLAY_DAYS * 86_400.0, DEMO_SPEED)
+    recorded = settings.recorded.model_copy(update={"directory": folder})
+    store = settings.store.model_copy(update={"directory": state_dir or DEMO_DIRECTORY / "state"})
+    demo = settings.model_copy(update={"recorded": recorded, "store": store})
+    return demo, start_s + DEMO_REPLAY_DAYS * DAY_S
 
 
 def _serve(settings: Settings, replay: "Replay | None") -> None:
@@ -98,12 +99,12 @@ def _serve(settings: Settings, replay: "Replay | None") -> None:
 
     from healthsvc.engine.arena import keep_large_arrays
     from healthsvc.engine.build import open_service
-    from healthsvc.engine.progress import Bar, Silent
+    from healthsvc.engine.progress import Bar
 
     keep_large_arrays()
     with (
         _listen(settings.server.host, settings.server.port) as listener,
-        open_service(settings, replay, Bar() if sys.stderr.isatty() else Silent()) as (service, web),
+        open_service(settings, replay, Bar()) as (service, web),
     ):
         server = uvicorn.Server(uvicorn.Config(web, log_level="warning"))
         died = threading.Event()

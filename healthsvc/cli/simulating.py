@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from healthsvc.cli.common import moment, plain_errors, share_bar
+from healthsvc.cli.common import moment, plain_errors
 
 
 def simulate(
@@ -21,11 +21,12 @@ def simulate(
 ) -> None:
     """Simulate a fleet with faults: Parquet telemetry, incidents.csv and topology.csv."""
     with plain_errors():
+        from healthsvc.engine.progress import Bar
         from healthsvc.engine.shipped import demo_scenario
         from healthsvc.simulator import load_scenario, write_recording
 
         chosen = load_scenario(scenario or demo_scenario()).with_fleet(gpus=gpus, days=days)
-        with share_bar("simulating") as told:
+        with Bar().share("simulating") as told:
             folder = write_recording(chosen, out, seed, moment(start, "--start"), openmetrics, told)
     typer.echo(
         f"{folder}: {chosen.name}, seed {seed}; replay it with `healthsvc serve --recorded {folder} --replay-from T`"

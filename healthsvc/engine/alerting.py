@@ -12,41 +12,31 @@ from healthsvc.publish.alertmanager import AlertmanagerClient
 from healthsvc.store import Journal, StoreError
 
 log = structlog.get_logger()
-UNCHANGED_FOR_S = 6 * 3600.0  # silence is no recovery; after this, GpuTelemetryUnknown takes over
+OURSELVES = "healthsvc, which has judged nothing for hours,"  # gives no telemetry where the source is not to blame
 
 
 def load_state(journal: Journal) -> AlertState:
     """The state of the last run, so that a restart resolves nothing; empty, with a warning, if it cannot be read."""
-    rows = sorted(journal.load_alerts(), key=lambda row: str(row["key"]) != "")
     try:
-        return AlertState.from_rows(row["payload"] for row in rows)
+        return AlertState.from_rows(journal.load_alerts().values())
     except ValueError as failure:
         log.warning("alert state not restored", error=str(failure))
         return AlertState()
 
 
-def journal_rows(state: AlertState) -> list[dict[str, Any]]:
-    """One journal row a case, and the state's own under the empty key."""
+def journal_rows(state: AlertState) -> dict[str, Any]:
+    """One journal row a case, and the state's own under the empty key, which comes first."""
     own, *cases = state.to_rows()
-    rows: list[dict[str, Any]] = [{"key": "", "labels": {}, "state": "own", "payload": own}]
-    for case in cases:
-        alert = case["alert"] or {}
-        rows.append(
-            {
-                "key": case["subject"],
-                "labels": alert.get("labels", {}),
-                "annotations": alert.get("annotations", {}),
-                "state": "pending" if case["firing"] is None else "firing",
-                "raised_s": alert.get("raised_s"),
-                "payload": case,
-            }
-        )
-    return rows
+    return {"": own, **{case["subject"]: case for case in cases}}
 
 
 @dataclass
 class Alerting:
-    """client: None sends nothing (alerts still stand in REST). Wall time is only for Alertmanager's stamps."""
+    """client: None sends nothing (alerts still stand in REST). Wall time is only for Alertmanager's stamps.
+
+    What stands is vouched for as long as `policy.silence_s` after the last judgement, on the monotonic clock; then
+    GpuTelemetryUnknown takes over, whatever keeps the service from judging.
+    """
 
     policy: AlertPolicy
     journal: Journal
@@ -56,7 +46,7 @@ class Alerting:
     _sent: frozenset[str] = field(default=frozenset(), init=False)
     _sent_wall_s: float = field(default=-float("inf"), init=False)
     _down: Alert | None = field(default=None, init=False)
-    _down_since_wall_s: float = field(default=0.0, init=False)
+    _judged_at_s: float = field(default_factory=time.monotonic, init=False)
 
     def __post_init__(self) -> None:
         self.state = load_state(self.journal)
@@ -72,21 +62,32 @@ class Alerting:
             log.info("alert state of a later data time left aside", later_s=self.state.last_s, now_s=report.as_of_s)
             self.state = AlertState()  # a replay that begins again
         decision = decide(self.state, report, report.as_of_s, self.policy)
+        self._judged_at_s = time.monotonic()
         ended = (self._down,) if self._down else ()
         self._down = None
         return self._settle(decision, ended)
 
     def source_is_down(self, source: str, reason: str, now_s: float) -> Decision:
         """The source has missed too many cycles: one alert says so, all others stand unchanged for six hours."""
-        if self._down is None:
-            self._down = source_down(source, reason, now_s)
-            self._down_since_wall_s = time.monotonic()
-        if time.monotonic() - self._down_since_wall_s > UNCHANGED_FOR_S:
-            decision = take_over(self.state, now_s, source)
-        else:
-            decision = Decision(self.state, self.state.firing())
-        whole = Decision(decision.state, (*decision.firing, self._down), decision.resolved, decision.held)
-        return self._settle(whole, ())
+        self._down = self._down or source_down(source, reason, now_s)
+        return self._unjudged(now_s)
+
+    def beat(self) -> Decision | None:
+        """Between cycles: keep alive what stands; what stands instead, once nothing was judged for too long."""
+        if self._vouched_for() or not self.state.firing():
+            self.resend()
+            return None
+        return self._unjudged(self.state.last_s or 0.0)
+
+    def _vouched_for(self) -> bool:
+        return time.monotonic() - self._judged_at_s <= self.policy.silence_s
+
+    def _unjudged(self, now_s: float) -> Decision:
+        decision = Decision(self.state, self.state.firing())
+        if not self._vouched_for():
+            decision = take_over(self.state, now_s, self._down.labels["source"] if self._down else OURSELVES)
+        down = (self._down,) if self._down else ()
+        return self._settle(Decision(decision.state, (*decision.firing, *down), decision.resolved), ())
 
     def _settle(self, decision: Decision, ended: tuple[Alert, ...]) -> Decision:
         if decision.state != self.state:
@@ -108,7 +109,7 @@ class Alerting:
             self._sent, self._sent_wall_s = keys, wall_s
 
     def resend(self) -> None:
-        """Between cycles: keep alive what stands."""
+        """Keep alive what stands, however old it is."""
         if self.client is not None and time.time() - self._sent_wall_s >= self.resend_s:
             self.client.resend(time.time())
             self._sent_wall_s = time.time()

@@ -17,8 +17,8 @@ from healthsvc.evaluation.outcomes import disjoint, outcomes
 from healthsvc.evaluation.places import places_of
 from healthsvc.evaluation.probability import ProbabilityMetrics, probability_metrics
 from healthsvc.evaluation.report import Evaluation, evaluate
-from healthsvc.evaluation.thresholds import MONTH_S, Budget, Threshold, choose_threshold
-from healthsvc.fleet import CLASSES, DAY_S, HORIZON_NAMES, HORIZONS_S, GpuId, Placement, build_topology
+from healthsvc.evaluation.thresholds import Budget, Threshold, choose_threshold
+from healthsvc.fleet import CLASSES, DAY_S, HORIZON_NAMES, HORIZONS_S, MONTH_S, GpuId, Placement, build_topology
 
 WEEK = HORIZON_NAMES.index("7d")
 CHANCE = "b5 random, as many alerts"
@@ -38,11 +38,17 @@ class Backtest:
 def run_fold(
     fold: Fold, rehearse: Rehearse, policy: AlertPolicy, labels: Sequence[Label] | None, placement: Placement | None
 ) -> tuple[Rehearsal, dict[str, Threshold]]:
-    """Thresholds from the calibration block, where there is one and enough of it; then the test block with them."""
+    """Thresholds from the calibration block, where there is one and enough of it; then the test block with them.
+
+    Nothing that begins in the test block is known to the choice: an alert whose event comes only then counts as false,
+    so a threshold is rather too high than made for the test.
+    """
     chosen: dict[str, Threshold] = {}
     if fold.calibrate is not None:
         block = rehearse(policy, fold.calibrate, False)
-        chosen = thresholds_of(block, block.labels if labels is None else labels, policy, placement)
+        told = block.labels if labels is None else labels
+        known = [label for label in told if label.start_s < fold.test[0]]
+        chosen = thresholds_of(block, known, policy, placement)
         policy = replace(policy, failure={name: chosen[name].p_7d for name in CLASSES})
     return rehearse(policy, fold.test, True), chosen
 
@@ -52,7 +58,6 @@ def thresholds_of(
     labels: Sequence[Label],
     policy: AlertPolicy,
     placement: Placement | None,
-    budget: Budget | None = None,
 ) -> dict[str, Threshold]:
     """The failure threshold of each class from a calibration block."""
     episodes = label_episodes(labels, places_of(block.gpus, build_topology(block.gpus, placement)))
@@ -62,7 +67,7 @@ def thresholds_of(
     for column, name in enumerate(CLASSES):
         ahead = outcomes(ids, block.samples_s, HORIZONS_S[2], name, episodes, np.inf)
         p = block.probability[:, :, column, WEEK]
-        chosen[name] = choose_threshold(name, p, ~(ahead == 0), step_s, budget or Budget(), policy.failure[name])
+        chosen[name] = choose_threshold(name, p, ~(ahead == 0), step_s, Budget(), policy.failure[name])
     return chosen
 
 

@@ -1,25 +1,25 @@
 """From settings to a wired service: the only place that knows every part."""
 
 import csv
-from collections.abc import Iterator, Mapping
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from healthsvc.alerts import AlertPolicy
-from healthsvc.alerts.policy import watch_thresholds
 from healthsvc.calibration import ClassPrior
 from healthsvc.config import Settings, SettingsError
 from healthsvc.engine.alerting import Alerting
 from healthsvc.engine.clock import Clock, LiveClock, ReplayClock
 from healthsvc.engine.progress import Progress, Silent
-from healthsvc.engine.scoring import Scorer
+from healthsvc.engine.scoring import make_scorer
 from healthsvc.engine.service import Service
 from healthsvc.engine.shipped import class_priors, load_priors
 from healthsvc.engine.thresholds import with_kept_thresholds
+from healthsvc.engine.training import Training
 from healthsvc.features.daily import definitions
 from healthsvc.fleet import LAYERS, Placement
-from healthsvc.forecasters import shipped_domain_forecasters, shipped_forecasters
 from healthsvc.publish.alertmanager import AlertmanagerClient
 from healthsvc.publish.board import Board
 from healthsvc.publish.exposition import MetricsPage
@@ -29,7 +29,7 @@ from healthsvc.store import Journal, Ledger, Shelf, StateLock, sqlite_url
 from healthsvc.telemetry.http_session import build_session
 from healthsvc.telemetry.prometheus import PrometheusSource
 from healthsvc.telemetry.recorded import RecordedSource
-from healthsvc.telemetry.source import Source
+from healthsvc.telemetry.source import Source, SourceError
 
 
 @dataclass(frozen=True)
@@ -71,13 +71,48 @@ def load_placement(path: Path) -> Placement:
 
 
 def alert_policy(priors: Mapping[str, ClassPrior], cycle_s: float) -> AlertPolicy:
-    """The shipped thresholds of each class."""
+    """The thresholds of each class, as its prior has them."""
     return AlertPolicy(
         failure={name: prior.failure_p_7d for name, prior in priors.items()},
-        watch=watch_thresholds({name: prior.t2_per_gpu_year for name, prior in priors.items()}),
+        watch={name: prior.watch_p_30d for name, prior in priors.items()},
         degrading_p={name: prior.degrading_p for name, prior in priors.items()},
         cycle_s=cycle_s,
     )
+
+
+def placement_of(settings: Settings, source: Source) -> Placement | None:
+    """topology.csv of the settings, else what the source knows. Raises SettingsError, SourceError."""
+    path = settings.history.topology_file
+    return load_placement(path) if path else source.placement()
+
+
+def source_identity(settings: Settings) -> str:
+    """Short hash that tells one history from another: a recording's own description, or a server and a selector.
+
+    The same recording in another folder is the same history. Raises SettingsError if the recording cannot be read.
+    """
+    folder = settings.recorded.directory
+    if folder is None:
+        told = f"{settings.prometheus.url} {settings.prometheus.selector}".encode()
+    else:
+        try:
+            told = (folder / "recording.json").read_bytes()
+        except OSError as failure:
+            raise SettingsError(f"recorded.directory = {folder}: {failure}; give a folder of `simulate`") from None
+    return hashlib.sha256(told).hexdigest()[:16]
+
+
+def recorded_until(source: Source) -> Callable[[], float | None]:
+    """Asks a source for the end of its history; None as long as it does not answer, or has none."""
+
+    def ask() -> float | None:
+        try:
+            span = source.span()
+        except SourceError:
+            return None
+        return None if span is None else span[1]
+
+    return ask
 
 
 @contextmanager
@@ -91,14 +126,11 @@ def open_service(
     step_s = settings.cycle.step_s
     directory = Path(settings.store.directory)
     documents = load_priors()
-    priors = with_kept_thresholds(directory, class_priors(documents))
     with ExitStack() as stack:
         source = open_source(settings)
         stack.enter_context(StateLock(directory))
+        priors = with_kept_thresholds(directory, class_priors(documents), source_identity(settings))
         journal = stack.enter_context(Journal(sqlite_url(directory)))
-        placement = (
-            load_placement(settings.history.topology_file) if settings.history.topology_file else source.placement()
-        )
         self_metrics = SelfMetrics()
         client = None
         if settings.alertmanager.url:
@@ -106,18 +138,18 @@ def open_service(
             client = AlertmanagerClient(settings.alertmanager, session, step_s, self_metrics.alerts_sent)
         clock: Clock = LiveClock(step_s, settings.cycle.ingest_delay_s)
         if replay:
-            span = source.span()
-            clock = ReplayClock(replay.from_s, replay.speed, step_s, span[1] if span else None)
+            clock = ReplayClock(replay.from_s, replay.speed, step_s, recorded_until(source))
         board = Board()
         page = MetricsPage(self_metrics.render)
         service = Service(
             settings=settings,
             source=source,
-            placement=placement,
+            placement=placement_of(settings, source),
             clock=clock,
-            scorer=Scorer(shipped_forecasters(documents), shipped_domain_forecasters(documents), priors),
+            training=Training(
+                make_scorer(documents, priors), Shelf(directory), settings.cycle.train_every_s, self_metrics
+            ),
             ledger=Ledger(directory, definitions()),
-            shelf=Shelf(directory),
             journal=journal,
             alerting=Alerting(alert_policy(priors, step_s), journal, client, settings.alertmanager.resend_s),
             board=board,

@@ -1,6 +1,7 @@
 """The only clocks of the service: live, and a replay in which data time runs from a given moment at a given speed."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Event
 from typing import Protocol
@@ -44,13 +45,14 @@ class LiveClock:
 class ReplayClock:
     """From `from_s` on, one step at a time and none skipped, `speed` times as fast as the wall clock at most.
 
-    until_s: the end of what was recorded; None while the source goes on.
+    until_s: asked at each step for the end of what was recorded, until it is known; None: not known, or there is none.
     """
 
     from_s: float
     speed: float
     step_s: float
-    until_s: float | None = None
+    until_s: Callable[[], float | None] = lambda: None
+    _ends_s: float | None = field(default=None, init=False)
     _began_s: float = field(default=0.0, init=False)
 
     def first_s(self) -> float:
@@ -59,7 +61,9 @@ class ReplayClock:
 
     def next_s(self, after_s: float, stop: Event) -> float | None:
         following_s = after_s + self.step_s
-        if self.until_s is not None and following_s > self.until_s:
+        if self._ends_s is None:
+            self._ends_s = self.until_s()
+        if self._ends_s is not None and following_s > self._ends_s:
             return None
         due_s = self._began_s + (following_s - self.from_s) / self.speed
         return None if stop.wait(max(due_s - time.monotonic(), 0.0)) else following_s

@@ -19,12 +19,12 @@ from healthsvc.fleet import (
     Placement,
     Signal,
     build_topology,
+    first_rows,
 )
 from healthsvc.store.ledger import Ledger
 from healthsvc.telemetry.grid import CounterCarry, frame, uniform_times
 from healthsvc.telemetry.source import RawGrid, Source
 
-Stop = Callable[[], bool]
 BYTES_A_COLUMN = len(GPU_SIGNALS) * (8 + 8 + 4)  # raw, merged and framed copies of one GPU's column
 
 
@@ -40,16 +40,15 @@ class Digest:
 
 def union_of(first: Sequence[GpuId], second: Sequence[GpuId]) -> tuple[tuple[GpuId, ...], NDArray[np.intp]]:
     """`first` followed by the newcomers of `second` (whose labels win), and the row of each of `second` in it."""
-    known = {gpu.device_id: row for row, gpu in enumerate(first)}
-    merged = list(first)
-    rows = np.zeros(len(second), np.intp)
-    for i, gpu in enumerate(second):
-        rows[i] = known.setdefault(gpu.device_id, len(merged))
-        if rows[i] == len(merged):
-            merged.append(gpu)
-        else:
-            merged[rows[i]] = gpu
-    return tuple(merged), rows
+    merged = {gpu.device_id: gpu for gpu in (*first, *second)}  # a key keeps its place, whatever comes later
+    gpus = tuple(merged.values())
+    return gpus, rows_in(gpus, second)
+
+
+def rows_in(gpus: Sequence[GpuId], wanted: Sequence[GpuId]) -> NDArray[np.intp]:
+    """The row in `gpus` of each of `wanted`, -1 where it is not among them."""
+    known = first_rows(gpus)
+    return np.fromiter((known.get(gpu.device_id, -1) for gpu in wanted), np.intp, len(wanted))
 
 
 def inverse(rows: NDArray[np.intp], count: int) -> NDArray[np.intp]:

@@ -74,6 +74,11 @@ class Historian:
         step_s, memory_mib = self.settings.cycle.step_s, self.settings.history.backfill_memory_mib
         digest_day(self.source, self.ledger, day, now_s, step_s, memory_mib, self.placement, self.on_read)
 
+    def read_again(self, day: int, memory: FleetMemory) -> None:
+        """A finished day once more, for samples that came late; the memory then holds what the ledger holds."""
+        self.digest(day, memory.now_s)
+        memory.replace_day(day, *self.ledger.read(day, day))
+
     def _check_cadence(self, memory: FleetMemory) -> None:
         """Say so when the grid is finer than the scrapes: every gap would look like an absence."""
         interval_s = too_fine(memory.recent)

@@ -12,11 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from healthsvc.config import Settings
-from healthsvc.engine.digest import (
-    inverse,
-    newest_sample_s,
-)
-from healthsvc.engine.joins import day_by_day, joined_days, joined_places
+from healthsvc.engine.departed import Departed, departing, whole_day
+from healthsvc.engine.digest import inverse, newest_sample_s, rows_in
+from healthsvc.engine.joins import day_by_day, joined_days
 from healthsvc.engine.roster import Roster
 from healthsvc.engine.trail import Trail
 from healthsvc.features.daily import daily_row
@@ -34,6 +32,7 @@ from healthsvc.fleet import (
     Signal,
     Topology,
     build_topology,
+    join_places,
 )
 from healthsvc.telemetry.grid import CounterCarry, frame, uniform_times
 from healthsvc.telemetry.source import RawGrid, Source
@@ -60,7 +59,11 @@ class DayWriter(Protocol):
 
 @dataclass
 class FleetMemory:
-    """See the module. `now_s`: data time of the newest column; `digested_s`: end of the newest ten-minute summary."""
+    """See the module. `now_s`: data time of the newest column; `digested_s`: end of the newest ten-minute summary.
+
+    What is derived from the columns says how far it has come (`digested_s`, `events_until_s`): a step that breaks off
+    half-way is caught up with at the next one.
+    """
 
     settings: Settings
     placement: Placement | None
@@ -73,10 +76,15 @@ class FleetMemory:
     events: EventLog
     topology: Topology
     digested_s: float
+    events_until_s: float = field(init=False)
+    left: Departed | None = field(default=None, init=False)
     _trail: Trail | None = field(default=None, init=False, repr=False)
     _daily: DailyLedger | None = field(default=None, init=False)
     _row_of: Summaries | None = field(default=None, init=False, repr=False)
     _refreshed_s: float = field(default=-np.inf, init=False)
+
+    def __post_init__(self) -> None:
+        self.events_until_s = self.now_s
 
     @property
     def now_s(self) -> float:
@@ -109,27 +117,32 @@ class FleetMemory:
         times = uniform_times(self.now_s, now_s, step_s)
         if not len(times):
             return
-        since_s = self.now_s
         raw = source.read(times, step_s=step_s)
         on_read(raw)
         window, carry = frame(raw, self.carry)
         self._admit(window)
         window = window.take(self.gpus, self._rows_in(raw.gpus))
         keep = round(self.settings.cycle.window_s / step_s)
-        self.carry = carry
         if self._trail is None or self._trail.window is not self.recent:
             self._trail = Trail(self.recent, keep)
-        self.recent = self._trail.append(window)
-        self.environment = joined_places(self.environment, raw.environment, len(self.recent.times_s), len(times))
-        self._dismiss()
-        lead = round(LEAD_IN_S / step_s) + len(times)
+        joined = join_places([(self.environment, len(self.recent.times_s)), (raw.environment, len(times))])
+        environment = {s: replace(series, values=series.values[:, -keep:]) for s, series in joined.items()}
+        # Last and together: a counter that is further on than its column would look reset at the next read.
+        self.recent, self.carry, self.environment = self._trail.append(window), carry, environment
+        self.dismiss()
+        self._note_events()
+        self._summarise()
+
+    def _note_events(self) -> None:
+        """What has begun since the last look."""
+        since_s, step_s = self.events_until_s, self.recent.step_s
+        lead = round(LEAD_IN_S / step_s) + round((self.now_s - since_s) / step_s)
         node = self.topology.group("node", len(self.gpus))
         # The bin that was not full yet is looked at again: an onset shows only once there is enough of it.
         found = self.events.merged(detect_events(self.recent.columns(slice(-lead, None)), node, since_s - ONSET_BIN_S))
         if len(found) > len(self.events):
             self._refreshed_s = -np.inf
-        self.events = found
-        self._summarise()
+        self.events, self.events_until_s = found, self.now_s
 
     def _rows_in(self, gpus: tuple[GpuId, ...]) -> NDArray[np.intp]:
         """Row in `gpus` of each GPU of the roster, -1 where it is not in it."""
@@ -144,14 +157,25 @@ class FleetMemory:
             old[len(before.gpus) :] = -1
             self._renumber(old)
 
-    def _dismiss(self) -> None:
-        """Let departed and swapped GPUs leave."""
+    def dismiss(self) -> None:
+        """Let departed and swapped GPUs leave; what they did on a day that is not written yet is kept apart."""
         history = self.settings.history
         keep = self.roster.staying(self.now_s, history.departed_after_s, history.lost_for_s)
-        if not keep.all():
-            rows = np.flatnonzero(keep)
-            self.roster = self.roster.take(rows)
-            self._renumber(rows)
+        if keep.all():
+            return
+        gone = departing(
+            np.flatnonzero(~keep),
+            self.today,
+            self.events,
+            self.recent,
+            self.environment,
+            self.topology,
+            self.digested_s,
+        )
+        self.left = gone if self.left is None else self.left if gone is None else self.left.with_more(gone)
+        rows = np.flatnonzero(keep)
+        self.roster = self.roster.take(rows)
+        self._renumber(rows)
 
     def _renumber(self, old: NDArray[np.intp]) -> None:
         """Every part in the roster's rows; `old` gives the previous row of each, -1 for a newcomer."""
@@ -185,23 +209,43 @@ class FleetMemory:
         current = int(self.now_s // DAY_S)
         while len(self.today.ends_s) and (day := int((self.today.ends_s[0] - 1) // DAY_S)) < current:
             start_s, end_s = day * DAY_S, (day + 1) * DAY_S
-            row = daily_row(
-                self.today.within(start_s, end_s), self.topology, self.settings.cycle.step_s, day, unfinished=False
-            )
-            ledger.write_day(day, row, begun_in(self.events, start_s, end_s), self.now_s)
-            self.finished = self._trimmed(joined_days(self.finished, row))
+            whole, events = whole_day(self.left, self.today, self.events, start_s, end_s)
+            topology = self.topology if whole.gpus is self.today.gpus else build_topology(whole.gpus, self.placement)
+            row = daily_row(whole, topology, self.settings.cycle.step_s, day, unfinished=False)
+            ledger.write_day(day, row, events, self.now_s)
+            self._keep_day(row)
             self.today = self.today.within(end_s, np.inf)
-            self._daily = None
+            self.left = None if self.left is None else self.left.after(end_s)
             done.append(day)
+        if done:
+            # As far back as a restart would read: what is older would never leave a service that never stops.
+            self.events = begun_in(self.events, (current - self.settings.history.train_days) * DAY_S)
         return done
 
-    def _trimmed(self, daily: DailyLedger) -> DailyLedger:
-        keep = daily.days >= daily.days[-1] - self.settings.history.train_days + 1
-        features = {name: values[:, keep] for name, values in daily.features.items()}
-        return replace(
-            daily,
-            days=daily.days[keep],
-            features=features,
-            exposure_h=daily.exposure_h[:, keep],
-            completeness=daily.completeness[:, keep],
+    def replace_day(self, day: int, written: DailyLedger, events: EventLog) -> None:
+        """A finished day as it stands in the ledger now: late samples have been read into it since."""
+        if not len(written.gpus):
+            return
+        self._keep_day(written)
+        start_s, end_s = day * DAY_S, (day + 1) * DAY_S
+        before, after = begun_in(self.events, -np.inf, start_s), begun_in(self.events, end_s)
+        told = events.take(rows_in(written.gpus, self.gpus))
+        self.events = before.merged(told).merged(after)
+
+    def _keep_day(self, row: DailyLedger) -> None:
+        """Among the finished ones, as far back as training looks."""
+        if row.gpus is not self.gpus:
+            row = row.take(self.gpus, rows_in(row.gpus, self.gpus))
+        days = joined_days(self.finished, row)
+        first = int(self.now_s // DAY_S) - self.settings.history.train_days
+        order = np.argsort(days.days)
+        keep = order[days.days[order] >= first]
+        self._daily = None
+        if np.array_equal(keep, np.arange(len(days.days))):
+            self.finished = days
+            return
+        features = {name: values[:, keep] for name, values in days.features.items()}
+        exposure_h, completeness = days.exposure_h[:, keep], days.completeness[:, keep]
+        self.finished = replace(
+            days, days=days.days[keep], features=features, exposure_h=exposure_h, completeness=completeness
         )

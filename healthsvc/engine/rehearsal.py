@@ -1,7 +1,7 @@
 """The live engine over a stretch of the past: the same memory, scorer and alert stages, time as an argument."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from healthsvc.evaluation.places import places_of
 from healthsvc.evaluation.precursors import with_precursors
 from healthsvc.fleet import (
     CLASSES,
-    DAY_S,
+    HOUR_S,
     LIVENESS,
     DailyLedger,
     EventLog,
@@ -31,9 +31,6 @@ from healthsvc.fleet import (
 )
 from healthsvc.forecasters.thermal_trend import excess_sigma
 from healthsvc.telemetry.source import Source
-
-HOUR_S = 3600.0
-COOLDOWN_S = 7 * DAY_S  # of our own alerts; baselines get the same, or their false alerts would count more often
 
 
 @dataclass(frozen=True)
@@ -62,8 +59,6 @@ class Rehearsal:
     baselines: Mapping[str, tuple[AlertEpisode, ...]]
     labels: tuple[Label, ...]
     observed_s: float
-    trainings: int = 0
-    notes: tuple[str, ...] = field(default=())
 
 
 class _Unwritten:
@@ -97,7 +92,7 @@ def rehearse(
     memory = recall(source, ledger, start_s, settings, placement, lambda raw: None)
     everyone = _everyone(source, memory, window)
     recorder = AlertRecorder(places_of(everyone, build_topology(everyone, placement)))
-    state, trained_s, trainings = scorer.train(memory.history()), start_s, 1
+    state, trained_s = scorer.train(memory.history()), start_s
     alerts, previous, dose = AlertState(), None, HourlyDose()
     samples: list[tuple[float, Floats]] = []
     flags: dict[str, list[tuple[float, NDArray[np.bool_]]]] = {baseline.name: [] for baseline in baselines}
@@ -107,13 +102,14 @@ def rehearse(
         memory.advance(source, now_s, lambda raw: None)
         memory.finish_days(_Unwritten())
         if now_s - trained_s >= settings.cycle.train_every_s:
-            state, trained_s, trainings = scorer.train(memory.history()), now_s, trainings + 1
+            state, trained_s = scorer.train(memory.history()), now_s
         history = memory.history()
         previous = scorer.score(state, history, previous, trained_s)
         decision = decide(alerts, previous.report, now_s, policy)
         alerts = decision.state
         recorder.record(now_s, decision, previous.report)
-        dose = dose.add(history.recent)
+        if labels is None:
+            dose = dose.add(history.recent)
         observed_s += float(history.recent.columns(slice(-1, None)).alive(LIVENESS).sum()) * step_s
         rows = memory.roster.rows_of(everyone)
         if now_s % spec.sample_s == 0:
@@ -123,8 +119,9 @@ def rehearse(
                 alarms = baseline.alarms(history)
                 flags[baseline.name].append((now_s, (rows >= 0)[:, None] & alarms[np.maximum(rows, 0)]))
         on_step(now_s)
+    # Baselines rest as long as our own alerts do, or their false alerts would count more often.
     spans = {
-        name: baseline_episodes(name, episodes_of(steps, cooldown_s=COOLDOWN_S), everyone)
+        name: baseline_episodes(name, episodes_of(steps, cooldown_s=policy.class_cooldown_s), everyone)
         for name, steps in flags.items()
     }
     shape = (0, len(everyone), len(CLASSES), 3)
@@ -137,7 +134,6 @@ def rehearse(
         spans,
         completed(memory.history(), auto_labels(memory.history(), dose, end_s) if labels is None else labels),
         observed_s,
-        trainings,
     )
 
 

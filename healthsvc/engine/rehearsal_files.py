@@ -45,7 +45,6 @@ class RehearsalFiles:
             baselines={name: tuple(map(_alert, alerts)) for name, alerts in document["baselines"].items()},
             labels=tuple(Label(**label) for label in document["labels"]),
             observed_s=float(about["observed_s"]),
-            trainings=int(about["trainings"]),
         )
 
     def save(self, key: str, rehearsal: Rehearsal) -> None:
@@ -62,7 +61,7 @@ class RehearsalFiles:
             "samples_s": rehearsal.samples_s,
             "probability": rehearsal.probability,
         }
-        about = {"observed_s": rehearsal.observed_s, "trainings": rehearsal.trainings}
+        about = {"observed_s": rehearsal.observed_s}
         Shelf(self.directory, keep=1).save(key, arrays, rehearsal.window[1], about)
 
 

@@ -7,15 +7,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from healthsvc.calibration import Calibration, ClassPrior
-from healthsvc.features.facts import facts
-from healthsvc.fleet import Arrays, Band, FleetHistory, Floats, Forecast, GpuId, Incident, Snapshot
+from healthsvc.features.facts import facts, throttling_now
+from healthsvc.fleet import (
+    HOUR_S,
+    Arrays,
+    Band,
+    FleetHistory,
+    Floats,
+    Forecast,
+    GpuId,
+    Incident,
+    Snapshot,
+    align_rows,
+    first_rows,
+)
+from healthsvc.forecasters import Prior, shipped_domain_forecasters, shipped_forecasters
 from healthsvc.forecasters.base import DomainForecaster, Forecaster, observed
-from healthsvc.forecasters.throttling_cascade import throttling_now
 from healthsvc.incidents import update_incidents
-from healthsvc.risk import DOMAIN_FAILURE_P_2H, fuse
-
-HOUR_S = 3600.0
-DAILY_STATE = frozenset({"thermal_trend", "ecc_growth"})  # scored hourly, or when an event arrives
+from healthsvc.risk import fuse
 
 State = Mapping[str, Arrays]
 
@@ -40,14 +49,28 @@ class _Kept:
 
 @dataclass
 class Scorer:
-    """The forecasters in service with what they need to become a report. Keeps only the last hour's slow forecasts."""
+    """The forecasters in service with what they need to become a report. Keeps only the last hour's slow forecasts.
+
+    domain_p_2h: of each domain forecaster, P(at least 3 members, 2 h) from which an incident is predicted. Raises
+    ValueError if two forecasters speak for one failure class, since a report has one forecast a class.
+    """
 
     forecasters: tuple[Forecaster, ...]
     domain_forecasters: tuple[DomainForecaster, ...]
     priors: Mapping[str, ClassPrior]
+    domain_p_2h: Mapping[str, float]
     calibration: Calibration = field(default_factory=Calibration)
     refresh_s: float = HOUR_S  # how often the daily-state forecasters speak without a new event
     _kept: dict[str, _Kept] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        speaker: dict[str, str] = {}
+        for forecaster in self.forecasters:
+            other = speaker.get(forecaster.failure_class)
+            if other is not None:
+                both = f"{other} and {forecaster.name} both forecast {forecaster.failure_class}"
+                raise ValueError(f"{both}: put one of them in service")
+            speaker[forecaster.failure_class] = forecaster.name
 
     def train(self, history: FleetHistory) -> dict[str, Arrays]:
         """Fit every forecaster: {name: arrays}."""
@@ -55,21 +78,31 @@ class Scorer:
         return states | {f.name: f.fit(history) for f in self.domain_forecasters}
 
     def score(
-        self, state: State, history: FleetHistory, previous: Snapshot | None, trained_at_s: float | None
+        self,
+        state: State,
+        history: FleetHistory,
+        previous: Snapshot | None,
+        trained_at_s: float | None,
+        standing: tuple[Incident, ...] = (),
     ) -> Snapshot:
-        """One cycle: forecasts, facts, incidents, fusion. previous: bands and incidents carry on from it."""
+        """One cycle: forecasts, facts, incidents, fusion.
+
+        previous: bands and incidents carry on from it. standing: the incidents to carry on from where there is none.
+        """
         forecasts = {f.failure_class: self._forecast(f, state, history) for f in self.forecasters if f.name in state}
-        domains = tuple(f.forecast(state[f.name], history) for f in self.domain_forecasters if f.name in state)
-        incidents: tuple[Incident, ...] = previous.report.incidents if previous else ()
-        for domain in domains:
-            incidents = update_incidents(incidents, history, domain, throttling_now(history)[0], DOMAIN_FAILURE_P_2H)
-        band = None if previous is None else _carried(previous, history)
-        report = fuse(history, forecasts, facts(history), self.priors, self.calibration, domains, incidents, band)
+        domains = {f.name: f.forecast(state[f.name], history) for f in self.domain_forecasters if f.name in state}
+        incidents: tuple[Incident, ...] = previous.report.incidents if previous else standing
+        for name, domain in domains.items():
+            hot, _ = throttling_now(history)
+            incidents = update_incidents(incidents, history, domain, hot, self.domain_p_2h[name])
+        before = None if previous is None else _carried(previous, history)
+        told = tuple(domains.values())
+        report = fuse(history, forecasts, facts(history), self.priors, self.calibration, told, incidents, before)
         return Snapshot(report, history, dict(state), trained_at_s)
 
     def _forecast(self, forecaster: Forecaster, state: State, history: FleetHistory) -> Forecast:
         """Fresh, or for daily-state forecasters the hour's own, blanked where a GPU has fallen silent since."""
-        if forecaster.name not in DAILY_STATE:
+        if not forecaster.daily_state:
             return forecaster.forecast(state[forecaster.name], history)
         seen, arrays = observed(history, forecaster.requires), state[forecaster.name]
         kept = self._kept.get(forecaster.name)
@@ -81,13 +114,23 @@ class Scorer:
         return kept.forecast if seen.all() else _blanked(kept.forecast, ~seen)
 
 
+def make_scorer(documents: Mapping[str, Prior], priors: Mapping[str, ClassPrior]) -> Scorer:
+    """The shipped forecasters with the numbers of their prior.json (`documents`); priors: of the classes, with a
+    site's own thresholds where it has any. Raises KeyError naming what a document lacks.
+    """
+    domain_forecasters = shipped_domain_forecasters(documents)
+    domain_p_2h = {f.name: documents[f.name]["thresholds"]["domain_p_2h"] for f in domain_forecasters}
+    return Scorer(shipped_forecasters(documents), domain_forecasters, priors, domain_p_2h)
+
+
 def _carried(previous: Snapshot, history: FleetHistory) -> NDArray[np.int8]:
-    """The bands of the cycle before in today's rows; newcomers have none."""
+    """What each class had reached in the cycle before, in today's rows; of newcomers nothing."""
     report = previous.report
     if report.gpus is history.gpus:
-        return report.band
-    before = {gpu.device_id: band for gpu, band in zip(report.gpus, report.band.tolist(), strict=True)}
-    return np.array([before.get(gpu.device_id, Band.UNKNOWN) for gpu in history.gpus], np.int8)
+        return report.class_band
+    before = first_rows(report.gpus)
+    rows = np.array([before.get(gpu.device_id, -1) for gpu in history.gpus], np.intp)
+    return align_rows(report.class_band, rows, Band.HEALTHY)
 
 
 def _blanked(forecast: Forecast, silent: NDArray[np.bool_]) -> Forecast:

@@ -15,18 +15,20 @@ from healthsvc.engine.clock import Clock
 from healthsvc.engine.historian import NO_GPU_CURE, Historian
 from healthsvc.engine.memory import FleetMemory
 from healthsvc.engine.progress import Progress
-from healthsvc.engine.scoring import Scorer
-from healthsvc.fleet import GPU_SIGNALS, Arrays, Placement, Snapshot
+from healthsvc.engine.training import Training
+from healthsvc.fleet import GPU_SIGNALS, MINUTE_S, Arrays, Incident, Placement, Snapshot
+from healthsvc.publish.alertmanager import MISSED_CYCLES
 from healthsvc.publish.board import Board
 from healthsvc.publish.exposition import MetricsPage
 from healthsvc.publish.metrics import render_fleet
 from healthsvc.publish.self_metrics import SelfMetrics
-from healthsvc.store import Journal, Ledger, Shelf, StoreError
+from healthsvc.store import Journal, Ledger, StoreError
 from healthsvc.telemetry.source import RawGrid, Source, SourceError
 
 log = structlog.get_logger()
-MISSED_CYCLES = 3
 RETRY_S = 10.0
+NEWEST_COLUMNS = 3  # in which a signal must have a sample to count as reported
+LEDGER_DAYS = 400  # kept: longer than any training looks back, and longer than most servers keep samples
 
 
 @dataclass
@@ -37,9 +39,8 @@ class Service:
     source: Source
     placement: Placement | None
     clock: Clock
-    scorer: Scorer
+    training: Training
     ledger: Ledger
-    shelf: Shelf
     journal: Journal
     alerting: Alerting
     board: Board
@@ -49,8 +50,8 @@ class Service:
     stop: Event = field(default_factory=Event)
     replaying: bool = False
     _historian: Historian = field(init=False)
-    _state: dict[str, Arrays] = field(default_factory=dict, init=False)
-    _trained_at_s: float | None = field(default=None, init=False)
+    _late_days: list[int] = field(default_factory=list, init=False)  # to read again, oldest first
+    _incidents: tuple[Incident, ...] = field(default=(), init=False)  # of the run before, for the first cycle
 
     def __post_init__(self) -> None:
         self._historian = Historian(
@@ -68,6 +69,7 @@ class Service:
         """Until `stop`; a replay that has ended keeps its last report up until then."""
         now_s = self.clock.first_s()
         self.alerting.resume(now_s)
+        self._incidents = self._standing_incidents(now_s)
         memory = self._begin(now_s)
         missed = 0
         while memory is not None and not self.stop.is_set():
@@ -112,27 +114,31 @@ class Service:
 
     def train_once(self, now_s: float) -> dict[str, Arrays]:
         """Walk the history, train, put the arrays on the shelf. Raises SourceError."""
-        self._train(self._historian.recall(now_s))
-        return self._state
+        self.training.train(self._historian.recall(now_s))
+        return self.training.state
 
     def score_once(self, now_s: float) -> Snapshot:
         """One report as of `now_s`, trained on what the shelf or the history holds. Raises SourceError."""
         memory = self._historian.recall(now_s)
-        self._load_or_train(memory)
-        return self.scorer.score(self._state, memory.history(), None, self._trained_at_s)
+        if not self.training.load(memory.now_s):
+            self.training.train(memory)
+        return self.training.scorer.score(self.training.state, memory.history(), None, self.training.as_of_s)
 
     # -- the stages of a run ------------------------------------------------------------------------------------------
 
     def _begin(self, now_s: float) -> FleetMemory | None:
-        """Walk and recall, retrying while the source or the disk refuses; None on `stop`."""
+        """Walk, recall and train, retrying while the source or the disk refuses or there is nothing to score with;
+        None on `stop`."""
         tries = 0
         while not self.stop.is_set():
             tries += 1
             self._beat()
             try:
                 memory = self._historian.recall(now_s)
-                self._load_or_train(memory)
-                return memory
+                if self.training.load(memory.now_s) or self.training.attempt(memory) or self.training.state:
+                    return memory
+                reason = "the first training failed, so there is nothing to score with; the log has the traceback"
+                self._status(source_ok=True, source_message="", reasons=(reason,))
             except (SourceError, StoreError) as failure:
                 source_ok = isinstance(failure, StoreError)
                 self.self_metrics.failed("ledger" if source_ok else "read")
@@ -140,56 +146,47 @@ class Service:
                 self._status(source_ok=source_ok, source_message=str(failure), reasons=(str(failure),))
                 if tries >= MISSED_CYCLES and not source_ok:
                     self.board.decision = self.alerting.source_is_down(self.source.name, str(failure), now_s)
-                if self.stop.wait(RETRY_S):
-                    break
+            if self.stop.wait(RETRY_S):
+                break
         return None
 
-    def _load_or_train(self, memory: FleetMemory) -> None:
-        """Arrays of an earlier run if they are fresh enough and whole, else a training."""
-        found: dict[str, Arrays] = {}
-        oldest_s = memory.now_s
-        for name in self._names():
-            kept = self.shelf.load_latest(name, not_after_s=memory.now_s)
-            if kept is not None:
-                found[name], oldest_s = kept[0], min(oldest_s, kept[1])
-        due_s = memory.now_s - self.settings.cycle.train_every_s
-        if len(found) == len(self._names()) and oldest_s > due_s:
-            self._state, self._trained_at_s = found, oldest_s
-        else:
-            self._train(memory)
-
-    def _train(self, memory: FleetMemory) -> None:
-        with self._timed("train"):
-            self._state = self.scorer.train(memory.history())
-        self._trained_at_s = memory.now_s
-        for name, arrays in self._state.items():
-            try:
-                self.shelf.save(name, arrays, memory.now_s, {"gpus": len(memory.gpus)})
-            except StoreError as failure:
-                self.self_metrics.failed("shelf")
-                log.error("trained arrays not saved", error=str(failure))
-        days = int((memory.finished.exposure_h > 0).any(axis=0).sum())  # with a sample in them
-        log.info("trained", gpus=len(memory.gpus), days=days, events=len(memory.events))
-
     def _maintain(self, memory: FleetMemory) -> None:
-        """Finished days to the ledger; late days read again; training when it is due."""
+        """Finished days to the ledger; one late day read again; training when it is due."""
         try:
             for day in memory.finish_days(self.ledger):
                 log.info("day written", day=day)
-                for late in self.ledger.incomplete_days(memory.now_s):
-                    if late < day:
-                        self._historian.digest(late, memory.now_s)
+                self._late_days = [late for late in self.ledger.incomplete_days(memory.now_s) if late < day]
+                self.ledger.drop_before(day - LEDGER_DAYS)
+            self._read_late_day(memory)
         except StoreError as failure:
             self.self_metrics.failed("ledger")
             log.error("day not written; it stays in memory and is tried again", error=str(failure))
-        if self._trained_at_s is None or memory.now_s - self._trained_at_s >= self.settings.cycle.train_every_s:
-            self._train(memory)
+        if self.training.due(memory.now_s):
+            self.training.attempt(memory)
+
+    def _read_late_day(self, memory: FleetMemory) -> None:
+        """The newest late day, one a cycle; one that the source refuses is tried again in the next cycle.
+
+        Raises StoreError.
+        """
+        if not self._late_days:
+            return
+        try:
+            with self._timed("late_day"):
+                self._historian.read_again(self._late_days[-1], memory)
+        except SourceError as failure:
+            self.self_metrics.failed("late_day")
+            log.warning("late day not read again yet", where=failure.where, what=failure.what, cure=failure.cure)
+            return
+        log.info("late day read again", day=self._late_days.pop())
 
     def _cycle(self, memory: FleetMemory) -> None:
         """Score, decide, publish."""
         with self._timed("score"):
-            history = memory.history()
-            snapshot = self.scorer.score(self._state, history, self.board.snapshot, self._trained_at_s)
+            learned = self.training
+            snapshot = learned.scorer.score(
+                learned.state, memory.history(), self.board.snapshot, learned.as_of_s, self._incidents
+            )
         with self._timed("decide"):
             decision = self.alerting.decide(snapshot.report)
         with self._timed("publish"):
@@ -210,12 +207,10 @@ class Service:
 
     # -- small things --------------------------------------------------------------------------------------
 
-    def _names(self) -> list[str]:
-        return [f.name for f in self.scorer.forecasters] + [f.name for f in self.scorer.domain_forecasters]
-
     def _cycle_wall_s(self) -> float:
-        """How long a cycle may take before it counts as missed; a replay has no pace of its own to miss."""
-        return max(self.settings.cycle.step_s, 60.0)
+        """Wall seconds between two cycles, for the page to tell how many are missed: a step, but a minute at least, so
+        that a short step or a fast replay does not empty the page while one cycle takes long."""
+        return max(self.settings.cycle.step_s, MINUTE_S)
 
     def _wait(self, now_s: float) -> float | None:
         """The next step's time, beating meanwhile."""
@@ -232,6 +227,15 @@ class Service:
             self._status(last_cycle_s=time.monotonic())
             self.alerting.resend()
 
+    def _standing_incidents(self, now_s: float) -> tuple[Incident, ...]:
+        """What the run before had opened and not closed; none of a later data time, which a replay does not know."""
+        try:
+            return self.journal.standing(now_s)
+        except StoreError as failure:
+            self.self_metrics.failed("journal")
+            log.error("incidents not restored", error=str(failure))
+            return ()
+
     def _keep_incidents(self, snapshot: Snapshot) -> None:
         try:
             self.journal.save_incidents(snapshot.report.incidents)
@@ -243,7 +247,7 @@ class Service:
         self.self_metrics.report_made(memory.now_s)
         for signal in GPU_SIGNALS:
             values = memory.recent.values.get(signal)
-            newest = values[:, -MISSED_CYCLES:] if values is not None else None
+            newest = values[:, -NEWEST_COLUMNS:] if values is not None else None
             seen = 0.0 if newest is None or not len(newest) else float((newest == newest).any(axis=1).mean())
             self.self_metrics.signal_missing(signal.value, 1.0 - seen)
 
@@ -260,9 +264,11 @@ class Service:
         self.board.status = replace(self.board.status, heartbeat_s=time.monotonic(), **changes)
 
     def _beat(self) -> None:
-        """Alive, whatever takes long; and so are the alerts that stand."""
+        """Alive, whatever takes long; and so are the alerts that stand, as long as they can be vouched for."""
         self._status()
-        self.alerting.resend()
+        decision = self.alerting.beat()
+        if decision is not None:
+            self.board.decision = decision
 
     @contextmanager
     def _timed(self, stage: str) -> Iterator[None]:

@@ -11,38 +11,35 @@ import numpy as np
 from healthsvc.alerts import AlertPolicy
 from healthsvc.config import Settings, SettingsError
 from healthsvc.engine.backtest import Backtest, judge, run_fold
-from healthsvc.engine.build import alert_policy, load_placement, open_source
+from healthsvc.engine.build import alert_policy, open_source, placement_of, source_identity
 from healthsvc.engine.historian import Historian
 from healthsvc.engine.progress import Progress
 from healthsvc.engine.rehearsal import Rehearsal, RehearsalSpec, rehearse
 from healthsvc.engine.rehearsal_files import RehearsalFiles, key_of
-from healthsvc.engine.scoring import Scorer
+from healthsvc.engine.scoring import make_scorer
 from healthsvc.engine.shipped import class_priors, load_priors
 from healthsvc.engine.thresholds import keep_thresholds
 from healthsvc.evaluation.baselines import standard_baselines
 from healthsvc.evaluation.labels import Label
-from healthsvc.evaluation.origins import NOT_CROSS_VALIDATED, Fold, rolling_origins
+from healthsvc.evaluation.origins import NOT_CROSS_VALIDATED, Fold
 from healthsvc.evaluation.thresholds import Threshold
 from healthsvc.features.daily import definitions
 from healthsvc.features.facts import DOMAIN_LAYERS
-from healthsvc.fleet import HORIZONS_S, DailyLedger, EventLog, GpuId, Placement, build_topology
-from healthsvc.forecasters import shipped_domain_forecasters, shipped_forecasters
+from healthsvc.fleet import DailyLedger, EventLog, GpuId, Placement, build_topology
 from healthsvc.store import Ledger
 from healthsvc.telemetry.read_ahead import ReadAhead
-from healthsvc.telemetry.source import Source
 
 ALL_DAYS = 4000  # of history that a back-test may look at
 
 
 @dataclass(frozen=True)
 class StudySpec:
-    """What to rehearse. folds None: rolling origins over (start_s, end_s]. jobs: processes side by side."""
+    """What to rehearse: `folds` of the history (start_s, end_s]. jobs: processes side by side."""
 
     start_s: float
     end_s: float
     known_until_s: float
-    folds: tuple[Fold, ...] | None = None
-    horizon_s: float = HORIZONS_S[2]
+    folds: tuple[Fold, ...]
     jobs: int = 2
     backend: str = "loky"
     resume: bool = True
@@ -92,21 +89,16 @@ def shards_of(gpus: Sequence[GpuId], placement: Placement | None, count: int) ->
     return [tuple(sorted(shard, key=lambda gpu: gpu.device_id)) for shard in shards if shard]
 
 
-def placement_of(settings: Settings, source: Source) -> Placement | None:
-    """topology.csv of the settings, else what the source knows."""
-    path = settings.history.topology_file
-    return load_placement(path) if path else source.placement()
-
-
 def run_study(settings: Settings, spec: StudySpec, labels: tuple[Label, ...] | None, progress: Progress) -> Backtest:
     """The whole back-test. labels None: taken from the telemetry itself. Raises SourceError, StoreError, ValueError."""
     import joblib
 
-    directory = Path(settings.store.directory) / "backtest"
+    identity = source_identity(settings)
+    directory = Path(settings.store.directory) / "backtest" / identity
     source = open_source(settings)
     placement = placement_of(settings, source)
     Historian(settings, source, placement, Ledger(directory, definitions()), progress).walk(spec.end_s, ALL_DAYS)
-    folds = spec.folds or rolling_origins(spec.start_s, spec.end_s, spec.horizon_s)
+    folds = spec.folds
     gpus = source.discover(spec.start_s, spec.end_s)
     # A calibration block chooses one threshold for the whole fleet: it is not cut into shards.
     apart = 1 if any(fold.calibrate for fold in folds) else max(1, spec.jobs // len(folds))
@@ -124,7 +116,7 @@ def run_study(settings: Settings, spec: StudySpec, labels: tuple[Label, ...] | N
     notes = sorted({fold.label for fold in folds if fold.label == NOT_CROSS_VALIDATED})
     evaluations = judge([r for r, _ in done], labels, spec.known_until_s, placement, notes)
     thresholds = next((chosen for _, chosen in reversed(done) if chosen), {})
-    keep_thresholds(Path(settings.store.directory), thresholds, spec.end_s)
+    keep_thresholds(Path(settings.store.directory), thresholds, spec.end_s, identity)
     return Backtest(evaluations, thresholds, folds)
 
 
@@ -170,7 +162,7 @@ def rehearse_shard(
     whole = open_source(settings)
     source, placement = ReadAhead(whole, gpus), placement_of(settings, whole)
     ledger, files = _DaysOfSome(Ledger(directory, definitions()), gpus), RehearsalFiles(directory / "rehearsals")
-    scorer = Scorer(shipped_forecasters(documents), shipped_domain_forecasters(documents), priors)
+    scorer = make_scorer(documents, priors)
     spec = RehearsalSpec()
 
     def once(policy: AlertPolicy, window: tuple[float, float], with_baselines: bool) -> Rehearsal:
@@ -184,7 +176,9 @@ def rehearse_shard(
             spec=repr(spec),
             baselines=with_baselines,
             labels=repr(labels),
-            source=str(settings.prometheus.url or settings.recorded.directory),
+            history=settings.history.model_dump(mode="json"),
+            placement=repr(placement),
+            source=source_identity(settings),
         )
         kept = files.load(key) if resume else None
         if kept is not None:

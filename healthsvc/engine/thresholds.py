@@ -8,37 +8,41 @@ import numpy as np
 import structlog
 
 from healthsvc.calibration import ClassPrior
-from healthsvc.evaluation.thresholds import Threshold
+from healthsvc.evaluation.thresholds import CHOSEN, Threshold
 from healthsvc.store import Shelf
 
 log = structlog.get_logger()
 NAME = "thresholds"
-CHOSEN = "calibration block"
 
 
-def keep_thresholds(directory: Path, chosen: Mapping[str, Threshold], as_of_s: float) -> bool:
-    """Put them on the shelf of a state directory; False, and nothing is kept, if none was chosen on a block.
+def keep_thresholds(directory: Path, chosen: Mapping[str, Threshold], as_of_s: float, source: str) -> None:
+    """Put those that were chosen on a block on the shelf of a state directory; nothing if there is none.
 
-    Raises StoreError if the disk refuses.
+    source: `source_identity` of the history they come from. Raises StoreError if the disk refuses.
     """
     own = {name: found for name, found in chosen.items() if found.source == CHOSEN}
     if not own:
-        return False
+        return
     arrays = {
         "failure_class": np.array(list(own)),
         "failure_p_7d": np.array([found.p_7d for found in own.values()]),
         "exposure_gpu_months": np.array([found.exposure_gpu_months for found in own.values()]),
     }
-    Shelf(directory).save(NAME, arrays, as_of_s, {"source": CHOSEN})
-    return True
+    Shelf(directory).save(NAME, arrays, as_of_s, {"source": source})
 
 
-def with_kept_thresholds(directory: Path, priors: Mapping[str, ClassPrior]) -> dict[str, ClassPrior]:
-    """The priors, with the failure thresholds that this site's back-test has chosen in place of the shipped ones."""
+def with_kept_thresholds(directory: Path, priors: Mapping[str, ClassPrior], source: str) -> dict[str, ClassPrior]:
+    """The priors, with the failure thresholds that a back-test on this source has chosen in place of the shipped ones.
+
+    Thresholds of another source are left alone: they say nothing about this fleet. Raises StoreError.
+    """
     kept = Shelf(directory).load_latest(NAME)
     if kept is None:
         return dict(priors)
-    arrays, as_of_s, _ = kept
+    arrays, as_of_s, about = kept
+    if about.get("source") != source:
+        log.warning("failure thresholds left alone: a back-test on another source has chosen them", as_of_s=as_of_s)
+        return dict(priors)
     own = dict(zip(arrays["failure_class"].tolist(), arrays["failure_p_7d"].tolist(), strict=True))
     log.info("failure thresholds of this site in force", as_of_s=as_of_s, **own)
     return {name: replace(prior, failure_p_7d=own.get(name, prior.failure_p_7d)) for name, prior in priors.items()}

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from healthsvc.alerts import Alert, Decision
 from healthsvc.evaluation.labels import THROTTLING
 from healthsvc.evaluation.places import Places
-from healthsvc.fleet import CLASSES, DAY_S, GRADES, HORIZONS_S, LEAST_MEMBERS, GpuId, RiskReport
+from healthsvc.fleet import CLASSES, DAY_S, GRADES, HORIZONS_S, HOUR_S, LEAST_MEMBERS, GpuId, RiskReport
 
 AlertGrade = Literal["degrading", "failure"]
 ALERT_GRADES: tuple[AlertGrade, ...] = ("failure", "degrading")
@@ -19,7 +19,7 @@ GPU_ALERTS: dict[str, AlertGrade] = {"GpuFailurePredicted": "failure", "GpuDegra
 DOMAIN_ALERTS = ("ThrottlingCascadePredicted", "CoolingIncident", "FacilityPowerIncident")
 # What each alert speaks of: the failure threshold is one on P(T2, 7 d), the watch rule one on P(T2, 30 d).
 CLAIM_HORIZON_S: dict[AlertGrade, float] = {"failure": 7 * DAY_S, "degrading": 30 * DAY_S}
-DOMAIN_HORIZON_S = 7200.0
+DOMAIN_HORIZON_S = 2 * HOUR_S
 
 
 @dataclass(frozen=True)
@@ -141,14 +141,6 @@ class AlertRecorder:
             reason=alert.annotations.get("evidence", "") or alert.annotations.get("summary", ""),
             failure_s=alert.raised_s if grade == "failure" else None,
         )
-
-
-def record_alerts(decisions: Iterable[tuple[float, Decision]], places: Places) -> tuple[AlertEpisode, ...]:
-    """The episodes of a finished run of (now_s, decision)."""
-    recorder = AlertRecorder(places)
-    for now_s, decision in decisions:
-        recorder.record(now_s, decision)
-    return recorder.episodes()
 
 
 def _subject(alert: Alert) -> tuple[str, str] | None:

@@ -1,112 +1,78 @@
 """Intervals that know that one GPU's alerts belong together, and one rack's: whole clusters are drawn again.
 
-Every statistic is a function of sums over cases, so a draw is a matrix product of cluster weights and cluster sums.
+Every figure is a ratio of sums over cases, so a draw is a matrix product of cluster weights and cluster sums.
 Blind to what all clusters share: one fleet, one season, one driver. Few clusters (< 20) give intervals too narrow.
 """
 
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from healthsvc.evaluation.exact import CONFIDENCE
-from healthsvc.evaluation.probability import Array, Estimate, average_precision, known_cases
+from healthsvc.evaluation.matching import Fate, Matching, Outcome
+from healthsvc.evaluation.probability import Array, Estimate
 
 DRAWS = 2000
 BATCH_CELLS = 4_000_000  # weights held at a time (32 MB)
+FIGURES = ("precision", "recall")
 
 
-def cluster_sums(values: ArrayLike, cluster: ArrayLike) -> Array:
-    """[cluster, column]: the sums of `values` [case, column] over the cases of each cluster.
+def clustered(
+    matchings: Sequence[Matching], cluster_of: Mapping[str, str], rng: np.random.Generator
+) -> list[dict[str, Estimate]]:
+    """Precision and recall of each matching of GPUs, with an interval over draws of whole clusters.
 
-    cluster: any labels [case] (GPU rows, rack names). Clusters without a case are not among the result: give them a
-    case of zeros if they were observed.
+    cluster_of: device_id -> cluster of every GPU observed, also of those that nothing befell: they are drawn too, and
+    n counts them. A GPU that is not among them is a cluster of its own. NaN where nothing can be said.
     """
-    table = np.asarray(values, np.float64)
-    table = table[:, None] if table.ndim == 1 else table
-    _, number = np.unique(np.asarray(cluster), return_inverse=True)
-    count = int(number.max(initial=-1)) + 1
-    return np.stack([np.bincount(number, column, count) for column in table.T], axis=1)
+    number = {cluster: i for i, cluster in enumerate(dict.fromkeys(cluster_of.values()))}
+    cells: list[tuple[int, int]] = []  # of single cases: cluster and column, the columns of ratio_intervals in turn
+
+    def count(scope: str, column: int, counted: bool) -> None:
+        if counted:
+            cells.append((number.setdefault(cluster_of.get(scope, scope), len(number)), column))
+
+    for i, matching in enumerate(matchings):
+        precision, recall = 4 * i, 4 * i + 2
+        for alert, outcome in zip(matching.alerts, matching.outcomes, strict=True):
+            count(alert.scope, precision, outcome is Outcome.TRUE)
+            count(alert.scope, precision + 1, outcome in (Outcome.TRUE, Outcome.FALSE))
+        for event, fate in zip(matching.events, matching.fates, strict=True):
+            count(event.scope, recall, fate is Fate.PREDICTED)
+            count(event.scope, recall + 1, True)
+    sums = np.zeros((len(number), 4 * len(matchings)))
+    if cells:
+        np.add.at(sums, tuple(np.array(cells).T), 1.0)
+    found = ratio_intervals(sums[:, 0::2], sums[:, 1::2], rng)
+    return [dict(zip(FIGURES, found[2 * i : 2 * i + 2], strict=True)) for i in range(len(matchings))]
 
 
-def bootstrap(
-    statistic: Callable[[Array], Array],
-    sums: Array,
-    rng: np.random.Generator,
-    draws: int = DRAWS,
-    confidence: float = CONFIDENCE,
-) -> Estimate:
-    """The statistic of the summed columns, with a percentile interval over draws of whole clusters.
+def ratio_intervals(part: Array, whole: Array, rng: np.random.Generator) -> list[Estimate]:
+    """sum part / sum whole of each column of [cluster, figure], with a 95 % percentile interval; n clusters.
 
-    sums [cluster, column]; statistic maps totals [..., column] to values [...], NaN where it cannot be said (such
-    draws are left out). n is the number of clusters.
+    All figures are drawn together. Draws in which a figure cannot be said are left out of its interval.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
-        value = float(statistic(sums.sum(axis=0)))
-        drawn = [np.atleast_1d(statistic(weights @ sums)) for weights in _weights(len(sums), rng, draws)]
-    return _estimate(value, np.concatenate(drawn) if drawn else np.zeros(0), len(sums), confidence)
+        value = part.sum(axis=0) / whole.sum(axis=0)
+        drawn = [(weights @ part) / (weights @ whole) for weights in _weights(len(part), rng)]
+    table = np.concatenate([*drawn, np.full((1, len(value)), np.nan)])
+    said = ~np.isnan(table).all(axis=0)
+    lower, upper = np.full((2, len(value)), np.nan)
+    tail = (1 - CONFIDENCE) / 2
+    if said.any():
+        lower[said], upper[said] = np.nanquantile(table[:, said], [tail, 1 - tail], axis=0)
+    bounds = zip(value.tolist(), lower.tolist(), upper.tolist(), strict=True)
+    return [Estimate(figure, low, high, len(part)) for figure, low, high in bounds]
 
 
-def ratio_interval(
-    part: ArrayLike, whole: ArrayLike, cluster: ArrayLike, rng: np.random.Generator, draws: int = DRAWS
-) -> Estimate:
-    """sum part / sum whole over cases [case]: precision from (true, true or false), recall from (predicted, event)."""
-    table = np.stack([np.asarray(part, np.float64), np.asarray(whole, np.float64)], axis=1)
-    return bootstrap(lambda total: total[..., 0] / total[..., 1], cluster_sums(table, cluster), rng, draws)
-
-
-def skill_interval(
-    p: ArrayLike, y: ArrayLike, cluster: ArrayLike, rng: np.random.Generator, draws: int = DRAWS
-) -> Estimate:
-    """Brier skill against the observed base rate; p, y and cluster are [case], NaN cases are left out."""
-    chance, happened, known = known_cases(p, y)
-    table = np.stack([(chance - happened) ** 2, happened, np.ones_like(happened)], axis=1)
-
-    def skill(total: Array) -> Array:
-        base = total[..., 1] / total[..., 2]
-        return 1 - total[..., 0] / total[..., 2] / (base * (1 - base))
-
-    return bootstrap(skill, cluster_sums(table, np.asarray(cluster).ravel()[known]), rng, draws)
-
-
-def average_precision_interval(
-    p: ArrayLike, y: ArrayLike, cluster: ArrayLike, rng: np.random.Generator, draws: int = DRAWS
-) -> Estimate:
-    """Average precision with the cases sorted once and weighted anew in each draw."""
-    chance, happened, known = known_cases(p, y)
-    _, number = np.unique(np.asarray(cluster).ravel()[known], return_inverse=True)
-    order = np.argsort(-chance, kind="stable")
-    value = average_precision(chance, happened)
-    happened, number = happened[order], number[order]
-    last = np.flatnonzero(np.diff(chance[order], append=-1.0))
-    clusters = int(number.max(initial=-1)) + 1
-    drawn = []
-    for weights in _weights(clusters, rng, draws, max(clusters, len(order))):
-        weight = weights[:, number]
-        alerts, true = (np.cumsum(w, axis=1)[:, last] for w in (weight, weight * happened))
-        with np.errstate(divide="ignore", invalid="ignore"):
-            precision = np.where(alerts > 0, true / alerts, 0.0)
-            drawn.append((np.diff(true, axis=1, prepend=0.0) * precision).sum(axis=1) / true[:, -1])
-    return _estimate(value, np.concatenate(drawn) if drawn else np.zeros(0), clusters, CONFIDENCE)
-
-
-def _weights(clusters: int, rng: np.random.Generator, draws: int, row_cells: int = 0) -> Iterator[Array]:
+def _weights(clusters: int, rng: np.random.Generator) -> Iterator[Array]:
     """How often each cluster is drawn [draw, cluster], a batch of draws at a time."""
     if not clusters:
         return
-    batch = max(1, BATCH_CELLS // max(clusters, row_cells))
-    for start in range(0, draws, batch):
-        size = min(batch, draws - start)
+    batch = max(1, BATCH_CELLS // clusters)
+    for start in range(0, DRAWS, batch):
+        size = min(batch, DRAWS - start)
         # Counting drawn numbers: the multinomial distribution in half the time of rng.multinomial.
         drawn = rng.integers(0, clusters, (size, clusters)) + clusters * np.arange(size)[:, None]
         counts = np.bincount(drawn.ravel(), minlength=size * clusters)
         yield counts.reshape(size, clusters).astype(np.float64)
-
-
-def _estimate(value: float, drawn: Array, n: int, confidence: float) -> Estimate:
-    drawn = drawn[np.isfinite(drawn)]
-    if not len(drawn):
-        return Estimate(value, math.nan, math.nan, n)
-    lower, upper = np.quantile(drawn, [(1 - confidence) / 2, (1 + confidence) / 2]).tolist()
-    return Estimate(value, lower, upper, n)

@@ -6,18 +6,18 @@ median on Titan), and the GPUs that only follow another one's broken link are no
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 import numpy as np
 
 from healthsvc.evaluation.labels import DECOY, MAINTENANCE, THROTTLING, Label
 from healthsvc.evaluation.places import SYNC_LAYERS, Places
-from healthsvc.fleet import CLASSES, DAY_S, GRADES
+from healthsvc.fleet import CLASSES, DAY_S, GRADES, HOUR_S, MINUTE_S
 
 MERGE_WITHIN_S = DAY_S
-SYMPATHETIC_WITHIN_S = 600.0
-SAME_HOUR_S = 3600.0  # the throttle dose is one of an hour, and a domain's row begins with its third member
+SYMPATHETIC_WITHIN_S = 10 * MINUTE_S
+SAME_HOUR_S = HOUR_S  # the throttle dose is one of an hour, and a domain's row begins with its third member
 HALF = 0.5  # share of a domain's members that stands for the domain
 # A GPU that follows its peer says so by the link it lost: XID 45 (preempted), 74 (NVLink), 136 (training), 144-150.
 LINK = re.compile(r"nv-?link|nvswitch|\blink\b|\bXID\s*(45|74|136|14[4-9]|150)\b", re.IGNORECASE)
@@ -54,12 +54,16 @@ class Episode:
 
 @dataclass(frozen=True)
 class Episodes:
-    """events to be foreseen; decoys and maintenance, to judge alerts by; dropped: every other label with the reason."""
+    """events to be foreseen; decoys and maintenance, to judge alerts by; dropped: every other label with the reason.
+
+    places: of which GPUs the labels told.
+    """
 
     events: tuple[Episode, ...]
     decoys: tuple[Episode, ...] = ()
     maintenance: tuple[Episode, ...] = ()
     dropped: tuple[tuple[Label, Drop], ...] = ()
+    places: Places = field(default_factory=Places)
 
 
 def label_episodes(labels: Iterable[Label], places: Places) -> Episodes:
@@ -88,7 +92,7 @@ def label_episodes(labels: Iterable[Label], places: Places) -> Episodes:
     events, after = _merged(rows, places)
     dropped += [(row, Drop.AFTER_TERMINAL) for row in after]
     dropped.sort(key=lambda pair: _order(pair[0]))
-    return Episodes(events, whole[DECOY], whole[MAINTENANCE], tuple(dropped))
+    return Episodes(events, whole[DECOY], whole[MAINTENANCE], tuple(dropped), places)
 
 
 def covers(episode: Episode, members: frozenset[str], at_s: float) -> bool:

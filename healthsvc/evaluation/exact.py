@@ -19,10 +19,6 @@ class Rate:
     upper: float
     n: int
 
-    def supports(self, claim: float, least_n: int = 200, slack: float = 0.05) -> bool:
-        """Whether a claim of this rate may be made: on enough cases, with the lower bound close enough to it."""
-        return self.n >= least_n and self.lower >= claim - slack
-
 
 def rate(successes: int, n: int) -> Rate:
     """The share of n with its exact interval."""
@@ -30,27 +26,25 @@ def rate(successes: int, n: int) -> Rate:
     return Rate(successes / n if n else math.nan, float(lower), float(upper), n)
 
 
-def clopper_pearson(
-    successes: ArrayLike, n: ArrayLike, confidence: float = CONFIDENCE
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Two-sided exact interval of a binomial share, elementwise; (0, 1) where n is 0.
+def clopper_pearson(successes: ArrayLike, n: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Two-sided exact 95 % interval of a binomial share, elementwise; (0, 1) where n is 0.
 
     Source: Clopper and Pearson, Biometrika 26 (1934), 404-413, as quantiles of the beta distribution.
     """
     k, total = np.broadcast_arrays(np.asarray(successes, np.float64), np.asarray(n, np.float64))
-    tail = (1 - confidence) / 2
+    tail = (1 - CONFIDENCE) / 2
     lower = np.where(k > 0, special.betaincinv(np.maximum(k, 1), total - k + 1, tail), 0.0)
     upper = np.where(k < total, special.betaincinv(k + 1, np.maximum(total - k, 1), 1 - tail), 1.0)
     return lower, upper
 
 
-def garwood(count: ArrayLike, confidence: float = CONFIDENCE) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Two-sided exact interval of a Poisson mean, elementwise.
+def garwood(count: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Two-sided exact 95 % interval of a Poisson mean, elementwise.
 
     Source: Garwood, Biometrika 28 (1936), 437-442, as quantiles of the gamma distribution.
     """
     k = np.asarray(count, np.float64)
-    tail = (1 - confidence) / 2
+    tail = (1 - CONFIDENCE) / 2
     lower = np.where(k > 0, special.gammaincinv(np.maximum(k, 1), tail), 0.0)
     return lower, np.asarray(special.gammainccinv(k + 1, tail))
 

@@ -3,12 +3,12 @@
 import csv
 import io
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
-from healthsvc.fleet import CLASSES, GRADES, LAYERS
+from healthsvc.fleet import CLASSES, GRADES, LAYERS, rfc3339
 
 COLUMNS = ("scope", "start", "end", "class", "grade", "source", "precursor", "scenario", "note")
 OPTIONAL = ("precursor", "scenario", "note")
@@ -17,8 +17,6 @@ LABEL_CLASSES = (*CLASSES, THROTTLING, MAINTENANCE, DECOY)
 SOURCES = ("operator", "webhook", "auto", "service")
 RFC_3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,6})?([Zz]|[+-]\d\d:\d\d)")
 PRECURSOR = {"": None, "true": True, "false": False}
-
-
 WHOLE_FLEET = "fleet:all"  # what befalls every GPU at once, such as a heat wave
 
 
@@ -80,32 +78,6 @@ def parse_labels(text: str, where: str = "incidents.csv") -> tuple[Label, ...]:
     if wrong:
         raise LabelError("\n".join(wrong))
     return tuple(labels)
-
-
-def format_labels(labels: Iterable[Label]) -> str:
-    """The text of an incidents.csv; reading it gives the same labels, but for their lines."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for label in labels:
-        precursor = "" if label.precursor is None else str(label.precursor).lower()
-        times = (rfc_3339(label.start_s), rfc_3339(label.end_s))
-        writer.writerow(
-            (label.scope, *times, label.failure_class, label.grade, label.source, precursor, label.scenario, label.note)
-        )
-    return out.getvalue()
-
-
-def write_labels(path: Path, labels: Iterable[Label]) -> None:
-    """Replace the file. Raises OSError."""
-    path.write_text(format_labels(labels), encoding="utf-8", newline="")
-
-
-def rfc_3339(at_s: float) -> str:
-    """The moment in UTC; empty for one that has not come (inf)."""
-    if at_s == float("inf"):
-        return ""
-    return datetime.fromtimestamp(at_s, UTC).isoformat().replace("+00:00", "Z")
 
 
 def _rows(text: str, where: str) -> list[tuple[int, dict[str, str]]]:
@@ -221,7 +193,7 @@ def _conflicts(labels: Sequence[Label], where: str) -> list[str]:
         known = first.setdefault(key, label) if label.judged else label
         if known is label:
             continue
-        told = f"{where}:{label.line}: {label.scope} {label.failure_class} at {rfc_3339(label.start_s)}"
+        told = f"{where}:{label.line}: {label.scope} {label.failure_class} at {rfc3339(label.start_s)}"
         if known.grade != label.grade:
             told += f" is {label.grade} here and {known.grade} in line {known.line}; keep the graver row"
         elif known.end_s != label.end_s:

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from healthsvc.evaluation.alert_episodes import AlertEpisode
 from healthsvc.evaluation.episodes import HALF, MERGE_WITHIN_S, Episode, Episodes, covers
 from healthsvc.evaluation.labels import THROTTLING
-from healthsvc.evaluation.precursors import LEAD_MIN_S
-from healthsvc.fleet import CLASSES, DAY_S
+from healthsvc.fleet import CLASSES, DAY_S, LEAD_MIN_S
 
 UNNAMED_DECOY = "unnamed"
 

@@ -1,10 +1,8 @@
 """Which GPUs a scope of incidents.csv stands for."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
-
-import numpy as np
 
 from healthsvc.evaluation.labels import WHOLE_FLEET
 from healthsvc.fleet import GpuId, Topology
@@ -16,8 +14,8 @@ SYNC_LAYERS = ("node", "job")  # in these, one GPU's failure stops the others
 class Places:
     """members: `layer:name` -> device_ids; gpus: every device_id that was ever observed."""
 
-    gpus: frozenset[str]
-    members: Mapping[str, frozenset[str]]
+    gpus: frozenset[str] = frozenset()
+    members: Mapping[str, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
 
     def of(self, scope: str) -> frozenset[str]:
         """The GPUs of a scope: itself, or a place's members; empty if it is neither known GPU nor known place."""
@@ -35,12 +33,10 @@ class Places:
 
 def places_of(gpus: Sequence[GpuId], topology: Topology) -> Places:
     """The places of a fleet; every GPU that is to be judged must be among `gpus`, also those that have left."""
-    ids = np.array([gpu.device_id for gpu in gpus], object)
-    members: dict[str, frozenset[str]] = {}
-    for layer, groups in topology.groups.items():
-        order = np.argsort(groups, kind="stable")
-        numbers, starts = np.unique(groups[order], return_index=True)
-        for number, rows in zip(numbers.tolist(), np.split(order, starts[1:]), strict=True):
-            if number >= 0:
-                members[f"{layer}:{topology.names[layer][number]}"] = frozenset(ids[rows].tolist())
-    return Places(frozenset(ids.tolist()), MappingProxyType(members))
+    members = {
+        f"{layer}:{name}": frozenset(gpus[row].device_id for row in rows.tolist())
+        for layer in topology.groups
+        for name, rows in zip(topology.names[layer], topology.members(layer), strict=True)
+        if len(rows)  # a topology that was cut down to some GPUs keeps the names of places they are not in
+    }
+    return Places(frozenset(gpu.device_id for gpu in gpus), MappingProxyType(members))

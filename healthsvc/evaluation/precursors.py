@@ -7,9 +7,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from healthsvc.evaluation.labels import Label
-from healthsvc.fleet import CLASSES, DAY_S, EventKind, EventLog, Floats
+from healthsvc.fleet import CLASSES, DAY_S, LEAD_MIN_S, EventKind, EventLog, Floats
+from healthsvc.fleet.xids import XIDS_BY_CLASS
 
-PRECURSOR_XIDS = (63, 92, 160, 162, 163, 164)  # remap recorded, high error rate, channel repair, power smoothing wear
+# Wear of the power smoothing circuit: signs of a board that ages, but of no failure class, so without a grade.
+POWER_SMOOTHING_XIDS = (162, 163, 164)
+PRECURSOR_XIDS = (
+    *(code for grades in XIDS_BY_CLASS.values() for code, grade in grades.items() if grade == "P"),
+    *POWER_SMOOTHING_XIDS,
+)
 PRECURSOR_EVENTS = (
     EventKind.UNCORRECTABLE_REMAP,
     EventKind.CORRECTABLE_REMAP,
@@ -18,7 +24,6 @@ PRECURSOR_EVENTS = (
     EventKind.LOST,
 )
 LOOK_BACK_S = 30 * DAY_S
-LEAD_MIN_S = 900.0  # time to save a checkpoint and drain; what is seen later is the event itself
 EXCESS_SIGMA = 3.0
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from healthsvc.evaluation.cost import CostCurve, cost_curve
 from healthsvc.evaluation.exact import clopper_pearson, garwood
 
 Array = NDArray[np.float64]
@@ -47,9 +48,10 @@ class Reliability:
 class ProbabilityMetrics:
     """n cases, events among them, and what was left out.
 
-    brier_skill: 1 - Brier / Brier of always saying the base rate (1 perfect, <= 0 worthless). log_score: mean
-    surprise in nats, lower is better. calibration: sum p / sum y with its exact Poisson interval. slope: of y on
-    logit p; below 1 the forecasts are too extreme. average_precision: to be read against `base_rate`.
+    brier_skill: 1 - Brier / Brier of always saying the base rate, the observed one, which knows the future and so is
+    the stricter judge (1 perfect, <= 0 worthless). log_score: mean surprise in nats,
+    lower is better. calibration: sum p / sum y with its exact Poisson interval. slope: of y on logit p; below 1 the
+    forecasts are too extreme. average_precision: to be read against `base_rate`.
     """
 
     n: int
@@ -64,6 +66,7 @@ class ProbabilityMetrics:
     slope: Estimate
     average_precision: float
     reliability: Reliability
+    cost: CostCurve
 
 
 def known_cases(p: ArrayLike, y: ArrayLike) -> tuple[Array, Array, NDArray[np.bool_]]:
@@ -79,13 +82,12 @@ def known_cases(p: ArrayLike, y: ArrayLike) -> tuple[Array, Array, NDArray[np.bo
     return chance[known], happened[known], known
 
 
-def probability_metrics(p: ArrayLike, y: ArrayLike, base_rate: float | None = None) -> ProbabilityMetrics:
-    """All figures. base_rate: the reference forecast, best from the training block; by default the observed one,
-    which knows the future and so is the stricter judge. Needs statsmodels for the slope, else that is NaN."""
+def probability_metrics(p: ArrayLike, y: ArrayLike) -> ProbabilityMetrics:
+    """All figures. Needs statsmodels for the slope, else that is NaN."""
     chance, happened, _ = known_cases(p, y)
     unknown = int(np.isnan(np.asarray(p, np.float64)).sum())
     n, events = len(chance), int(happened.sum())
-    observed = events / n if n else math.nan
+    base_rate = events / n if n else math.nan
     brier = float(np.mean((chance - happened) ** 2)) if n else math.nan
     clipped = np.clip(chance, LEAST_P, MOST_P)
     surprise = -np.where(happened == 1, np.log(clipped), np.log1p(-clipped))
@@ -94,14 +96,15 @@ def probability_metrics(p: ArrayLike, y: ArrayLike, base_rate: float | None = No
         events=events,
         unknown=unknown,
         unresolved=np.asarray(p).size - unknown - n,
-        base_rate=observed,
+        base_rate=base_rate,
         brier=brier,
-        brier_skill=_skill(brier, happened, observed if base_rate is None else base_rate),
+        brier_skill=_skill(brier, happened, base_rate),
         log_score=float(surprise.mean()) if n else math.nan,
         calibration=calibration_in_the_large(chance, happened),
         slope=calibration_slope(chance, happened),
         average_precision=average_precision(chance, happened),
         reliability=reliability(chance, happened),
+        cost=cost_curve(chance, happened),
     )
 
 
@@ -158,12 +161,11 @@ def average_precision(p: ArrayLike, y: ArrayLike) -> float:
     return float(np.sum(np.diff(true, prepend=0.0) * true / (last + 1)) / happened.sum())
 
 
-def reliability(p: ArrayLike, y: ArrayLike, edges: ArrayLike | None = None) -> Reliability:
-    """Stated against observed by bins of p, half a decade wide from 1e-5 to 1 by default."""
+def reliability(p: ArrayLike, y: ArrayLike) -> Reliability:
+    """Stated against observed by bins of p, half a decade wide from 1e-5 to 1."""
     chance, happened, _ = known_cases(p, y)
     decades = -round(math.log10(LEAST_BIN))
-    bounds = np.geomspace(LEAST_BIN, 1, BINS_A_DECADE * decades + 1) if edges is None else np.asarray(edges, np.float64)
-    bounds = np.concatenate([[0.0], bounds[bounds > 0]])
+    bounds = np.concatenate([[0.0], np.geomspace(LEAST_BIN, 1, BINS_A_DECADE * decades + 1)])
     count = len(bounds) - 1
     place = np.clip(np.searchsorted(bounds, chance, side="left") - 1, 0, count - 1)
     n = np.bincount(place, minlength=count)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import asdict, is_dataclass
 from enum import Enum
 from typing import Any
 
@@ -9,9 +10,9 @@ import numpy as np
 
 from healthsvc.evaluation.episodes import Episode, Episodes
 from healthsvc.evaluation.exact import Rate
-from healthsvc.evaluation.labels import rfc_3339
 from healthsvc.evaluation.matching import Matching, Outcome
 from healthsvc.evaluation.metrics import AlertMetrics
+from healthsvc.fleet import rfc3339
 
 RATES = ("precision", "recall", "recall_with_precursor", "precursor", "late", "detected", "natural_precision")
 
@@ -38,7 +39,7 @@ def flat_row(metrics: AlertMetrics) -> dict[str, Any]:
 
 def incident_id(event: Episode) -> str:
     """What an incident is called in a document: scope, class and start."""
-    return f"{event.scope} {event.failure_class} {rfc_3339(event.start_s)}"
+    return f"{event.scope} {event.failure_class} {rfc3339(event.start_s)}"
 
 
 def alert_rows(grade: str, matching: Matching, window: tuple[float, float]) -> list[dict[str, Any]]:
@@ -49,8 +50,8 @@ def alert_rows(grade: str, matching: Matching, window: tuple[float, float]) -> l
             "members": sorted(alert.members),
             "class": alert.failure_class,
             "grade": grade,
-            "raised_at": rfc_3339(alert.raised_s),
-            "cleared_at": rfc_3339(alert.cleared_s) or None,
+            "raised_at": rfc3339(alert.raised_s),
+            "cleared_at": rfc3339(alert.cleared_s) or None,
             "probability": json_able(alert.probability),
             "horizon_s": json_able(alert.horizon_s),
             "reason": alert.reason,
@@ -75,8 +76,8 @@ def event_rows(alert_grade: str, matching: Matching, window: tuple[float, float]
             "members": sorted(event.members),
             "class": event.failure_class,
             "grade": event.grade,
-            "start": rfc_3339(event.start_s),
-            "end": rfc_3339(event.end_s) or None,
+            "start": rfc3339(event.start_s),
+            "end": rfc3339(event.end_s) or None,
             "precursor": event.precursor,
             "scenario": event.scenario,
             "lines": list(event.lines),
@@ -95,7 +96,7 @@ def dropped_rows(episodes: Episodes) -> list[dict[str, Any]]:
         {
             "scope": label.scope,
             "class": label.failure_class,
-            "start": rfc_3339(label.start_s),
+            "start": rfc3339(label.start_s),
             "line": label.line,
             "reason": reason.value,
         }
@@ -105,6 +106,8 @@ def dropped_rows(episodes: Episodes) -> list[dict[str, Any]]:
 
 def json_able(value: Any) -> Any:
     """Plain Python all the way down; NaN and infinity, which JSON lacks, are null."""
+    if is_dataclass(value) and not isinstance(value, type):
+        value = asdict(value)
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     if isinstance(value, Mapping):

@@ -2,7 +2,8 @@
 
 The threshold of a class is the smallest P(T2, 7 d) that keeps its false alerts within the budget. A budget of b false
 alerts per 1,000 GPU-months can only be told apart from a worse one with 3 / b thousand GPU-months (with none seen, the
-95 % bound is 3 / exposure): below that exposure the shipped threshold stands.
+95 % bound is 3 / exposure): below that exposure the shipped threshold stands, and also where no threshold keeps within
+the budget.
 """
 
 from collections.abc import Mapping
@@ -12,9 +13,9 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from healthsvc.fleet import DAY_S, Floats
+from healthsvc.fleet import MONTH_S, PROBABILITY_CAP, Floats
 
-MONTH_S = 30.4375 * DAY_S
+CHOSEN, SHIPPED, NONE_FITS = "calibration block", "shipped", "shipped: none met the budget"
 RULE_OF_THREE = 3.0
 CANDIDATES = 200
 
@@ -34,7 +35,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Threshold:
-    """source: `calibration block` or `shipped`, and how much exposure stood behind it."""
+    """source: CHOSEN, or SHIPPED (too little exposure) or NONE_FITS; false_alerts: of this threshold, on the block."""
 
     p_7d: float
     source: str
@@ -71,18 +72,24 @@ def choose_threshold(
     lies ahead within the horizon, or the GPU is under maintenance or past a detection).
     """
     exposure = float(np.sum(~np.isnan(p)) * step_s / MONTH_S)
+
+    def false_alerts(threshold: float) -> int:
+        return int((raises(p, threshold) & ~excused).sum())
+
     if exposure < budget.needed_gpu_months(failure_class):
-        false = int((raises(p, shipped) & ~excused).sum())
-        return Threshold(shipped, "shipped", exposure, false)
+        return Threshold(shipped, SHIPPED, exposure, false_alerts(shipped))
     allowed = budget.per_1000_gpu_months[failure_class] * exposure / 1000.0
     seen = p[~np.isnan(p)]
-    candidates = np.unique(np.geomspace(max(float(seen.min()), 1e-6), 0.999, CANDIDATES))
+    candidates = np.unique(np.geomspace(max(float(seen.min()), 1e-6), PROBABILITY_CAP, CANDIDATES))
     low, high = 0, len(candidates) - 1  # false alerts fall as the threshold rises, up to a run that splits in two
     while low < high:
         middle = (low + high) // 2
-        if (raises(p, float(candidates[middle])) & ~excused).sum() <= allowed:
+        if false_alerts(float(candidates[middle])) <= allowed:
             high = middle
         else:
             low = middle + 1
     chosen = float(candidates[low])
-    return Threshold(chosen, "calibration block", exposure, int((raises(p, chosen) & ~excused).sum()))
+    false = false_alerts(chosen)
+    if false > allowed:  # not even the highest is quiet enough: a threshold that breaks its budget is none
+        return Threshold(shipped, NONE_FITS, exposure, false_alerts(shipped))
+    return Threshold(chosen, CHOSEN, exposure, false)

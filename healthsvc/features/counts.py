@@ -6,6 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betainc
 
+WINSOR = 0.99  # counts above this quantile of the fleet speak no louder than it
+
 
 @dataclass(frozen=True)
 class GammaPrior:
@@ -15,7 +17,7 @@ class GammaPrior:
     b: float
 
 
-def fit_gamma(counts: NDArray[np.float64], exposure: NDArray[np.float64], winsor: float = 0.99) -> GammaPrior:
+def fit_gamma(counts: NDArray[np.float64], exposure: NDArray[np.float64]) -> GammaPrior:
     """Moments of the fleet's rates, counts winsorised so that one bursting GPU does not speak for all.
 
     The between-GPU variance is the variance of the rates less the Poisson part; where nothing is left of it the prior
@@ -25,7 +27,7 @@ def fit_gamma(counts: NDArray[np.float64], exposure: NDArray[np.float64], winsor
     y, t = counts[use], exposure[use]
     if not len(y) or y.sum() == 0:
         return GammaPrior(0.5, max(float(t.sum()), 1.0))
-    y = np.minimum(y, np.quantile(y, winsor) + 1.0)
+    y = np.minimum(y, np.quantile(y, WINSOR) + 1.0)
     mean = float(y.sum() / t.sum())
     rate = y / t
     poisson = mean / float(len(t) / np.sum(1.0 / t))

@@ -9,93 +9,141 @@ from healthsvc.features.windows import thermal_throttle_seconds
 from healthsvc.fleet import (
     CLASSES,
     DAY_S,
+    HARDWARE_DOSE,
+    HOUR_S,
     LEAST_MEMBERS,
     LIVENESS,
+    RECURS_WITHIN_S,
+    THROTTLE_DOSE,
     EventKind,
     EventLog,
     Facts,
     FleetHistory,
     Signal,
+    Topology,
+    frozen_array,
 )
 from healthsvc.fleet.xids import XIDS_BY_CLASS
 
-THROTTLE_DOSE = 0.30  # share of an hour: thermal T2
-HARDWARE_DOSE = 0.05  # of hardware slowdown: thermal T1
 OPEN_FOR_S = 7 * DAY_S  # an open T2 whose reset nobody reported lapses after this long
-RECURS_WITHIN_S = 14 * DAY_S  # XID 79 again within two weeks of a reboot is terminal
+OFF_BUS = 79.0  # a GPU that vanished beside its live node has done the same as one that said XID 79
+BACK_AFTER_S = DAY_S  # an XID so long after a loss shows that the GPU was back; a sooner one may belong to the loss
 DOMAIN_LAYERS = ("node", "rack", "cooling_loop", "power_feed")
+NOW_S = 600.0  # throttling now: in the last ten minutes, for more than the share below
+NOW_DOSE = 0.05
+CLASS_KINDS = {
+    ("memory", "T2"): (EventKind.DOUBLE_BIT_ERROR, EventKind.UNCORRECTABLE_REMAP, EventKind.RETIRED_PAGES),
+    ("memory", "T1"): (EventKind.REMAP_FAILURE,),
+    ("memory", "P"): (EventKind.REMAP_PENDING,),
+    ("device_loss", "T2"): (EventKind.LOST,),
+}
+
+Flags = NDArray[np.bool_]
 
 
 def _hour_columns(history: FleetHistory) -> int:
-    return max(1, round(3600.0 / history.recent.step_s))
+    return max(1, round(HOUR_S / history.recent.step_s))
 
 
 def hourly_dose(history: FleetHistory) -> NDArray[np.float64]:
     """Share of the last hour spent throttled by heat [gpu]; NaN if not observed."""
-    return nan_sum(thermal_throttle_seconds(history.recent, _hour_columns(history))) / 3600.0
+    return nan_sum(thermal_throttle_seconds(history.recent, _hour_columns(history))) / HOUR_S
 
 
 def hardware_dose(history: FleetHistory, rows: NDArray[np.intp]) -> NDArray[np.float64]:
     """Share of the last hour spent in hardware slowdown [row], of these GPUs; NaN if not observed."""
     seconds = history.recent.get(Signal.HARDWARE_THERMAL_THROTTLE)
-    return nan_sum(seconds[rows, -_hour_columns(history) :]) / 3600.0
+    return nan_sum(seconds[rows, -_hour_columns(history) :]) / HOUR_S
 
 
-def domain_throttling(history: FleetHistory, dose: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """bool[gpu]: at least 3 members of one of the GPU's domains have the thermal dose in the same hour."""
-    hot = np.asarray(dose >= THROTTLE_DOSE)
-    shared = np.zeros(len(hot), bool)
+def throttling_now(history: FleetHistory) -> tuple[Flags, Flags]:
+    """(throttled by heat in the last ten minutes, observed at all) per GPU; read-only."""
+    return history.once("throttling_now", _throttling_now)
+
+
+def _throttling_now(history: FleetHistory) -> tuple[Flags, Flags]:
+    columns = max(1, round(NOW_S / history.recent.step_s))
+    total = nan_sum(thermal_throttle_seconds(history.recent, columns))
+    seen = ~np.isnan(total)
+    return frozen_array(seen & (np.where(seen, total, 0.0) > NOW_DOSE * NOW_S)), frozen_array(seen)
+
+
+def domain_throttling(hot: Flags, topology: Topology) -> Flags:
+    """Hot together with at least two others of one of its domains: the domain's event, not the GPU's own.
+
+    hot, and what is returned: bool[gpu], or bool[gpu, column] where a column is an hour or a day.
+    """
+    shared = np.zeros_like(hot)
     for layer in DOMAIN_LAYERS:
-        shared |= group_count(hot, history.topology.group(layer, len(hot))) >= LEAST_MEMBERS
+        shared |= group_count(hot, topology.group(layer, len(hot))) >= LEAST_MEMBERS
     return shared & hot
 
 
-def lost(history: FleetHistory) -> NDArray[np.bool_]:
-    """bool[gpu]: no sample in the newest columns although a sibling on its node answers in them.
+def lost(history: FleetHistory) -> Flags:
+    """bool[gpu]: no sample in the newest columns although a sibling on its node answers in them; read-only.
 
     A GPU that has never given a liveness sample is not lost but unknown: nobody has seen it alive.
     """
+    return history.once("lost", _lost)
+
+
+def _lost(history: FleetHistory) -> Flags:
     newest = history.recent.columns(slice(-absent_columns(history.recent), None))
     alive = np.asarray(newest.alive(LIVENESS).any(axis=1))
     ever = history.recent.alive(LIVENESS).any(axis=1) | (history.daily.exposure_h > 0).any(axis=1)
-    return np.asarray(ever & ~alive & (group_count(alive, history.topology.group("node", len(alive))) > 0))
+    return frozen_array(ever & ~alive & (group_count(alive, history.topology.group("node", len(alive))) > 0))
 
 
 def class_events(events: EventLog, failure_class: str, grades: tuple[str, ...] = ("T1", "T2")) -> EventLog:
-    """The events that are of this class at these grades: its XIDs, and for memory double-bit errors, failed remaps."""
+    """The events that are of this class at these grades (P: precursors): its XIDs; for memory also double-bit errors,
+    rows remapped and pages retired for them, remaps that failed (T1) or wait for a reset (P); for device_loss losses.
+    """
     codes = [code for code, grade in XIDS_BY_CLASS.get(failure_class, {}).items() if grade in grades]
     mask = (events.kind == EventKind.XID) & np.isin(events.value, codes)
-    if failure_class == "memory" and "T2" in grades:
-        mask |= np.isin(events.kind, (EventKind.DOUBLE_BIT_ERROR, EventKind.UNCORRECTABLE_REMAP))
-    if failure_class == "memory" and "T1" in grades:
-        mask |= events.kind == EventKind.REMAP_FAILURE
-    if failure_class == "device_loss" and "T2" in grades:
-        mask |= events.kind == EventKind.LOST
+    for (of_class, grade), kinds in CLASS_KINDS.items():
+        if failure_class == of_class and grade in grades:
+            mask |= np.isin(events.kind, kinds)
     return events.where(mask)
 
 
-def _newest(log: EventLog, gpu_count: int) -> NDArray[np.float64]:
+def newest_s(log: EventLog, gpu_count: int) -> NDArray[np.float64]:
     """Start of each GPU's newest event [gpu]; -inf without one."""
     newest = np.full(gpu_count, -np.inf)
     np.maximum.at(newest, log.row, log.start_s)
     return newest
 
 
-def _off_bus_again(events: EventLog) -> NDArray[np.int32]:
-    """Rows with an XID 79 within two weeks of a reset that followed an earlier XID 79."""
-    resets = (EventKind.DRIVER_RELOAD, EventKind.LOST, EventKind.GAP)
-    off_bus = (events.kind == EventKind.XID) & (events.value == 79)
-    told = events.where(off_bus | np.isin(events.kind, resets))
-    told = told.where(np.lexsort((told.start_s, told.row)))
-    reset = told.kind != EventKind.XID
-    first = np.full(int(told.row.max(initial=-1)) + 1, np.inf)
-    np.minimum.at(first, told.row[~reset], told.start_s[~reset])
-    before, after = slice(None, -1), slice(1, None)
-    again = reset[before] & ~reset[after] & (told.row[before] == told.row[after])
-    again &= told.start_s[after] - told.start_s[before] < RECURS_WITHIN_S
-    again &= told.start_s[before] > first[told.row[before]]
-    rows: NDArray[np.int32] = told.row[after][again]
-    return rows
+def recurring(events: EventLog) -> Flags:
+    """bool[failure], one for each of class_events(events, "device_loss"): the same had happened to this GPU, and the
+    reboot that followed lies less than 14 days back. Terminal.
+
+    The same: an equal XID, or vanishing once more (XID 79 included). A reboot: a driver reload, a node that was gone,
+    or a loss from which the GPU came back, seen or not: a day later it must have.
+    """
+    failures = class_events(events, "device_loss")
+    if not len(failures):
+        return np.zeros(0, bool)
+    what = np.where(failures.kind == EventKind.LOST, OFF_BUS, failures.value)
+    order = np.lexsort((failures.start_s, what, failures.row))
+    follows = (np.diff(failures.row[order]) == 0) & (np.diff(what[order]) == 0)
+    at, before = order[1:][follows], order[:-1][follows]
+    # One axis of time for all GPUs, each with a stretch of its own: what lies between two events of a GPU is its own.
+    first_s, stretch_s = events.start_s.min(), np.ptp(events.start_s) + 2 * BACK_AFTER_S
+
+    def on_axis(log: EventLog) -> NDArray[np.float64]:
+        return np.asarray(log.start_s - first_s + log.row * stretch_s)
+
+    failed = on_axis(failures)
+    reboot = np.full(len(at), np.inf)
+    for kinds, wait_s in (((EventKind.DRIVER_RELOAD, EventKind.GAP), 0.0), ((EventKind.LOST,), BACK_AFTER_S)):
+        reset = np.append(np.sort(on_axis(events.of(*kinds))), np.inf)
+        earliest = reset[np.searchsorted(reset, failed[before])]
+        counts = (earliest < failed[at]) & (earliest + wait_s <= failed[at])
+        reboot = np.minimum(reboot, np.where(counts, earliest, np.inf))
+    again = np.zeros(len(failures), bool)
+    again[at] = failed[at] - reboot < RECURS_WITHIN_S
+    again[at] &= np.isfinite(reboot)
+    return again
 
 
 def facts(history: FleetHistory) -> Facts:
@@ -109,24 +157,25 @@ def facts(history: FleetHistory) -> Facts:
     open_events = np.zeros((gpu_count, len(CLASSES)), bool)
     terminal = np.zeros_like(open_events)
     gone = lost(history)
-    absent = _newest(events.of(EventKind.LOST, EventKind.GAP), gpu_count)
+    absent = newest_s(events.of(EventKind.LOST, EventKind.GAP), gpu_count)
     returned = np.where(gone, -np.inf, absent)
-    reset = np.maximum(_newest(events.of(EventKind.DRIVER_RELOAD), gpu_count), returned)
+    reset = np.maximum(newest_s(events.of(EventKind.DRIVER_RELOAD), gpu_count), returned)
 
-    dose = hourly_dose(history)
-    alone = (dose >= THROTTLE_DOSE) & ~domain_throttling(history, dose)
+    hot = np.asarray(hourly_dose(history) >= THROTTLE_DOSE)
+    alone = hot & ~domain_throttling(hot, history.topology)
     open_events[:, 0] = alone
     rows = np.flatnonzero(alone)
     terminal[rows, 0] = hardware_dose(history, rows) > HARDWARE_DOSE
 
     for column, name in ((1, "memory"), (2, "device_loss")):
-        last = _newest(class_events(events, name), gpu_count)
+        last = newest_s(class_events(events, name), gpu_count)
         open_events[:, column] = (last > reset) & (now_s - last < OPEN_FOR_S)
-        terminal[:, column] = np.isfinite(_newest(class_events(events, name, ("T1",)), gpu_count))
+        terminal[:, column] = np.isfinite(newest_s(class_events(events, name, ("T1",)), gpu_count))
     terminal[:, 1] |= history.recent.last(Signal.REMAP_FAILURE) >= 1
     open_events[:, 2] |= gone
+    terminal[class_events(events, "device_loss").row[recurring(events)], 2] = True
 
-    terminal[_off_bus_again(events), 2] = True
-
-    since = np.where(np.isfinite(absent), absent, history.recent.times_s[0])
+    # An absence begins with the last of the columns that prove it: the GPU was last seen in the one before the first.
+    proof_s = absent_columns(history.recent) * history.recent.step_s
+    since = np.where(np.isfinite(absent), absent - proof_s, history.recent.times_s[0])
     return Facts(open_events | terminal, terminal, np.where(gone, since, np.nan))

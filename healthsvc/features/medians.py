@@ -1,7 +1,5 @@
 """Medians and quantiles that skip NaN, over an axis or over groups of rows. No warnings, no Python loop over rows."""
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -29,12 +27,11 @@ def nan_median(values: Floats) -> Floats:
     return nan_quantile(values, 0.5)
 
 
-def nan_mean(values: Floats, weights: NDArray[Any] | None = None) -> Floats:
+def nan_mean(values: Floats) -> Floats:
     """Mean along the last axis, skipping NaN; NaN where nothing was observed."""
     seen = ~np.isnan(values)
-    weight = seen if weights is None else seen * weights
-    total = np.sum(np.where(seen, values, 0.0) * weight, axis=-1, dtype=np.float64)
-    count = np.sum(weight, axis=-1, dtype=np.float64)
+    total = np.sum(np.where(seen, values, 0.0), axis=-1, dtype=np.float64)
+    count = np.sum(seen, axis=-1, dtype=np.float64)
     mean: Floats = np.divide(total, count, out=np.full_like(total, np.nan), where=count > 0)
     return mean
 

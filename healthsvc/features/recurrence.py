@@ -7,7 +7,6 @@ Blind to selection: those factors hold for GPUs that were left in service after 
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,14 +47,13 @@ def merge_episodes(log: EventLog) -> EventLog:
 
 
 def excitation(
-    log: EventLog, gpu_count: int, now_s: float, horizons_s: tuple[float, ...], kernel: Kernel, strength: Any = 1.0
+    log: EventLog, gpu_count: int, now_s: float, horizons_s: tuple[float, ...], kernel: Kernel, strength: float = 1.0
 ) -> NDArray[np.float64]:
     """Extra exposure [gpu, horizon] in base-hazard seconds: H = base x (horizon + excitation). Zero without events.
 
-    strength: scalar, or one a merged episode (in the order of `merge_episodes(log)`).
+    log: merged episodes; strength: of each, in units of the episodes that the kernel was fitted to.
     """
-    past = log.start_s <= now_s
-    episodes, strength = log.where(past), np.broadcast_to(strength, past.shape)[past]
+    episodes = log.where(log.start_s <= now_s)
     extra = np.zeros((gpu_count, len(horizons_s)))
     if not len(episodes):
         return extra

@@ -36,7 +36,9 @@ from healthsvc.fleet.meaning import (
     RECURS_WITHIN_S,
     THROTTLE_DOSE,
 )
+from healthsvc.fleet.places import join_places
 from healthsvc.fleet.report import Arrays, Band, RiskReport, Snapshot
+from healthsvc.fleet.same import Same
 from healthsvc.fleet.signals import (
     COUNTERS,
     ENVIRONMENT,
@@ -93,6 +95,7 @@ __all__ = [
     "Placement",
     "Projection",
     "RiskReport",
+    "Same",
     "Signal",
     "Snapshot",
     "Topology",
@@ -101,5 +104,6 @@ __all__ = [
     "day_name",
     "first_rows",
     "frozen_array",
+    "join_places",
     "rfc3339",
 ]

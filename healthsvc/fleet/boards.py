@@ -4,13 +4,14 @@ Source: `nvidia-smi -q` readings of each board. A reported limit always wins.
 """
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from healthsvc.fleet.gpus import GpuId
+from healthsvc.fleet.history import Floats, frozen_array
 
 
 @dataclass(frozen=True)
@@ -34,8 +35,15 @@ BOARD_LIMITS: tuple[tuple[re.Pattern[str], Limits], ...] = (
 )
 
 
-def board_limits(gpus: Sequence[GpuId]) -> NDArray[np.float64]:
-    """[gpu, (max operating, slowdown, memory max operating)] by product name; NaN where the board is not known."""
+MAX_OPERATING, SLOWDOWN, MEMORY_MAX_OPERATING = range(3)  # columns of `board_limits`
+
+
+@lru_cache(maxsize=4)
+def board_limits(gpus: tuple[GpuId, ...]) -> NDArray[np.float64]:
+    """[gpu, (max operating, slowdown, memory max operating)] by product name; NaN where the board is not known.
+
+    Read-only, and worked out once a fleet.
+    """
     known: dict[str, tuple[float, float, float]] = {}
     for product in {gpu.product for gpu in gpus}:
         found = next((limits for pattern, limits in BOARD_LIMITS if pattern.search(product)), None)
@@ -44,4 +52,9 @@ def board_limits(gpus: Sequence[GpuId]) -> NDArray[np.float64]:
             if found
             else (np.nan, np.nan, np.nan)
         )
-    return np.array([known[gpu.product] for gpu in gpus], np.float64).reshape(len(gpus), 3)
+    return frozen_array(np.array([known[gpu.product] for gpu in gpus], np.float64).reshape(len(gpus), 3))
+
+
+def limit_in_force(reported: Floats, gpus: tuple[GpuId, ...], column: int) -> NDArray[np.float64]:
+    """Limit of each GPU [gpu]: as reported, else the board's (a column of `board_limits`), else NaN."""
+    return np.where(np.isnan(reported), board_limits(gpus)[:, column], reported).astype(np.float64)

@@ -56,7 +56,8 @@ class DomainForecast:
     """P(at least k members of a domain throttle within the horizon), for domains with at least 3 members.
 
     domains: (layer, name); members: GPU rows per domain; probability_at_least_k float32[domain, k-1, horizon] for
-    k = 1..3; expected_lost_gpu_hours float32[domain] over the first horizon; throttling: members that throttle now.
+    k = 1..3; expected_lost_gpu_hours float32[domain] over the second horizon: whole for a member that throttles now,
+    half for one that begins within it, since it begins anywhere in it alike; throttling: members that throttle now.
     """
 
     domains: tuple[tuple[str, str], ...]

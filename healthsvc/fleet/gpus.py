@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from types import MappingProxyType
 
 import numpy as np
@@ -38,22 +39,30 @@ class GpuId:
 class Topology:
     """Which GPUs share a node, rack, loop or feed.
 
-    groups: {layer: int32[gpu]}, -1 unknown; names: {layer: names by group number}; given: layers that were told to us
-    rather than inferred. A layer that is absent is wholly unknown.
+    groups: {layer: int32[gpu]}, -1 unknown; names: {layer: names by group number}. A layer that is absent is wholly
+    unknown.
     """
 
     groups: Mapping[str, NDArray[np.int32]]
     names: Mapping[str, tuple[str, ...]]
-    given: frozenset[str] = frozenset()
 
     def group(self, layer: str, gpu_count: int) -> NDArray[np.int32]:
         """Group number of each GPU in `layer`; all -1 where the layer is unknown."""
         known = self.groups.get(layer)
         return known if known is not None else np.full(gpu_count, -1, np.int32)
 
+    def members(self, layer: str) -> tuple[NDArray[np.intp], ...]:
+        """Rows of each group of `layer`, ascending, by group number; none where the layer is unknown."""
+        group = self.groups.get(layer)
+        if group is None:
+            return ()
+        order = np.argsort(group, kind="stable")
+        starts = np.searchsorted(group[order], np.arange(len(self.names[layer]) + 1))
+        return tuple(order[start:end] for start, end in pairwise(starts.tolist()))
+
     def take(self, rows: NDArray[np.intp]) -> "Topology":
         """The same places, seen from a subset or permutation of the GPUs."""
-        return Topology({k: v[rows] for k, v in self.groups.items()}, self.names, self.given)
+        return Topology({k: v[rows] for k, v in self.groups.items()}, self.names)
 
 
 @dataclass(frozen=True)
@@ -81,4 +90,4 @@ def build_topology(gpus: Sequence[GpuId], placement: Placement | None = None) ->
         number = {name: i for i, name in enumerate(ordered)}
         groups[layer] = np.array([number.get(name, -1) for name in column], np.int32)
         names[layer] = ordered
-    return Topology(groups, names, frozenset(labels))
+    return Topology(groups, names)

@@ -1,10 +1,10 @@
 """What was observed: the recent window, the daily ledger, the events, and the three together."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from healthsvc.fleet.gpus import GpuId, Topology
 from healthsvc.fleet.signals import Signal
 
 Floats = NDArray[np.floating[Any]]
+Found = TypeVar("Found")
 
 
 def frozen_array(array: NDArray[Any]) -> NDArray[Any]:
@@ -170,9 +171,9 @@ class EventLog:
         return moved.where(moved.row >= 0)
 
     def merged(self, other: "EventLog") -> "EventLog":
-        """Both, each (row, kind, start, value) once, the later report of an end winning, in order of start."""
+        """Both in order of start, each (row, kind, start) once, of XIDs each code; of two reports that of `other`."""
         joined = {n: np.concatenate([getattr(other, n), getattr(self, n)]) for n in EVENT_COLUMNS}
-        # Two XIDs may begin at one sample; of anything else the later report stands, whatever its value.
+        # Two XIDs may begin at one sample, so their code tells them apart; of anything else the value is a measurement.
         apart = np.where(joined["kind"] == EventKind.XID, joined["value"], 0.0)
         order = np.lexsort((apart, joined["kind"], joined["row"], joined["start_s"]))
         log = EventLog(**{n: v[order] for n, v in joined.items()})
@@ -241,6 +242,14 @@ class FleetHistory:
     events: EventLog
     topology: Topology
     environment: Mapping[Signal, PlaceSeries] = field(default_factory=lambda: MappingProxyType({}))
+    _worked_out: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def once(self, name: str, work: Callable[["FleetHistory"], Found]) -> Found:
+        """work(self), the first time; what that gave ever after. For what several readers of a cycle ask."""
+        if name not in self._worked_out:
+            self._worked_out[name] = work(self)
+        found: Found = self._worked_out[name]
+        return found
 
     @property
     def gpus(self) -> tuple[GpuId, ...]:

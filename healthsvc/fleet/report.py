@@ -36,7 +36,9 @@ class RiskReport:
 
     probability is NaN where the class is unknown and no prior stands in; calibrated bool[gpu, class] tells a
     calibrated probability from a prior one; observed bool[gpu, class]; risk float32[gpu, horizon] is NaN at
-    coverage 0; share float32[gpu, class] at 7 d. reasons and actions hold only GPUs that have something to say.
+    coverage 0; share float32[gpu, class] at 7 d. class_band int8[gpu, class] is what the probability of a class alone
+    has reached, the only part of a band that outlasts its cause (down to half of the threshold); facts and change
+    alarms are not in it. reasons and actions hold only GPUs that have something to say.
     """
 
     as_of_s: float
@@ -48,6 +50,7 @@ class RiskReport:
     share: Floats
     coverage: Floats
     band: NDArray[np.int8]
+    class_band: NDArray[np.int8]  # [gpu, class]
     facts: Facts
     change_p: Floats  # [gpu, class]
     time_to_limit_s: Floats  # [gpu, class, quantile]

@@ -32,7 +32,6 @@ class Signal(StrEnum):
     DBE_VOLATILE = "dbe_volatile_errors"
     SBE_AGGREGATE = "sbe_aggregate_errors"
     DBE_AGGREGATE = "dbe_aggregate_errors"
-    RETIRED_PAGES_SBE = "retired_pages_sbe_pages"
     RETIRED_PAGES_DBE = "retired_pages_dbe_pages"
     RETIRED_PAGES_PENDING = "retired_pages_pending_bool"
     CORRECTABLE_REMAPS = "correctable_remaps_rows"
@@ -58,8 +57,7 @@ class Signal(StrEnum):
         return "state" if self in STATES else "gauge"
 
 
-# Remapped rows and retired pages persist in the InfoROM: they are totals, so they are differenced like counters, and
-# their level is kept in the ledger as well.
+# Remapped rows and retired pages persist in the InfoROM: they are totals, so they are differenced like counters.
 COUNTERS = frozenset(
     {
         Signal.ENERGY,
@@ -71,7 +69,6 @@ COUNTERS = frozenset(
         Signal.DBE_VOLATILE,
         Signal.SBE_AGGREGATE,
         Signal.DBE_AGGREGATE,
-        Signal.RETIRED_PAGES_SBE,
         Signal.RETIRED_PAGES_DBE,
         Signal.CORRECTABLE_REMAPS,
         Signal.UNCORRECTABLE_REMAPS,

@@ -17,15 +17,25 @@ DOMAIN_NAMES = ("throttling_cascade",)
 
 def shipped_forecasters(priors: Mapping[str, Prior]) -> tuple[Forecaster, ...]:
     """The GPU forecasters with the numbers of their priors. Raises KeyError naming what a prior lacks."""
+    memory, device = priors["ecc_growth"], priors["device_loss"]
+    multiplier = {name: group["value"] for name, group in memory["multipliers"].items()}
     return (
         ThermalTrend(),
         EccGrowth(
-            base_t2_per_gpu_year=priors["ecc_growth"]["rates"]["t2_per_gpu_year"],
-            kernel=_kernel(priors["ecc_growth"]["recurrence"]),
+            base_t2_per_gpu_year=memory["rates"]["t2_per_gpu_year"],
+            terminal_share=_terminal_share(memory["rates"]),
+            terminal_share_per_remap=multiplier["terminal_share_per_remap"],
+            kernel=_kernel(memory["recurrence"]),
+            precursor_strength=multiplier["precursor_strength"],
+            pending_multiplier=multiplier["remap_pending"],
+            low_spares_multiplier=multiplier["low_spares"],
+            no_spares_multiplier=multiplier["no_spares"],
+            correctable_remap_multiplier=multiplier["correctable_remap"],
         ),
         DeviceLoss(
-            base_t2_per_gpu_year=priors["device_loss"]["rates"]["t2_per_gpu_year"],
-            kernel=_kernel(priors["device_loss"]["recurrence"]),
+            base_t2_per_gpu_year=device["rates"]["t2_per_gpu_year"],
+            terminal_share=_terminal_share(device["rates"]),
+            kernel=_kernel(device["recurrence"]),
         ),
     )
 
@@ -40,6 +50,11 @@ def shipped_domain_forecasters(priors: Mapping[str, Prior]) -> tuple[DomainForec
             neighbour_effect=cascade["neighbours"]["effect"],
         ),
     )
+
+
+def _terminal_share(rates: Mapping[str, Any]) -> float:
+    """T1 in T2, of which it is a part."""
+    return float(rates["t1_per_gpu_year"] / rates["t2_per_gpu_year"])
 
 
 def _kernel(numbers: Mapping[str, Any]) -> Kernel:

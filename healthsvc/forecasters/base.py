@@ -30,8 +30,9 @@ class Forecaster(Protocol):
     """Cumulative hazard of one failure class for every GPU.
 
     name: slug = file = config section = models/ folder. requires: any-of groups; a GPU that lacks a whole group is
-    unknown (NaN, never 0). uses: what else sharpens it. pools: with the state fixed, GPUs outside a GPU's pool
-    change nothing about its forecast.
+    unknown (NaN, never 0). uses: what else it reads, itself or as events and ledger columns. pools: with the state
+    fixed, GPUs outside a GPU's pool change nothing about its forecast. daily_state: what it says moves with the days
+    and with events, so a forecast of this hour stands until either changes.
     """
 
     name: ClassVar[str]
@@ -39,6 +40,7 @@ class Forecaster(Protocol):
     requires: ClassVar[tuple[frozenset[Signal], ...]]
     uses: ClassVar[frozenset[Signal]]
     pools: ClassVar[Pool]
+    daily_state: ClassVar[bool]
 
     def fit(self, history: FleetHistory) -> Arrays:
         """What the history teaches, as named arrays (numbers and strings only)."""

@@ -17,9 +17,11 @@ from healthsvc.features.facts import class_events, lost
 from healthsvc.features.recurrence import Kernel, excitation, merge_episodes
 from healthsvc.fleet import (
     DAY_S,
+    HAZARD_CAP,
     HORIZONS_S,
     LIVENESS,
     QUANTILES,
+    YEAR_S,
     Arrays,
     FleetHistory,
     Forecast,
@@ -27,11 +29,6 @@ from healthsvc.fleet import (
     Signal,
 )
 from healthsvc.forecasters.base import Pool, device_ids, observed
-
-YEAR_S = 365.25 * DAY_S
-# Titan off-the-bus recurrence: x230 / 69 / 29 / 4 / 5 in days 1-7, 7-30, 30-90, 90-365 and later, on 20 repeats only.
-TITAN_OFF_THE_BUS = Kernel(scales_days=(7.0, 30.0, 90.0), weights=(220.0, 50.0, 20.0), frailty=4.0)
-LOST_HAZARD = -np.log1p(-0.999)
 
 
 @dataclass(frozen=True)
@@ -41,12 +38,13 @@ class DeviceLoss:
     name: ClassVar[str] = "device_loss"
     failure_class: ClassVar[str] = "device_loss"
     requires: ClassVar[tuple[frozenset[Signal], ...]] = (LIVENESS,)
-    uses: ClassVar[frozenset[Signal]] = frozenset({Signal.XID, Signal.PCIE_REPLAYS})
+    uses: ClassVar[frozenset[Signal]] = frozenset({Signal.XID})
     pools: ClassVar[Pool] = "node"  # a GPU is lost only if its node still answers
+    daily_state: ClassVar[bool] = False  # a loss is news at once
 
-    base_t2_per_gpu_year: float = 0.068
-    terminal_share: float = 0.25
-    kernel: Kernel = TITAN_OFF_THE_BUS
+    base_t2_per_gpu_year: float
+    terminal_share: float  # of T2
+    kernel: Kernel
 
     def fit(self, history: FleetHistory) -> Arrays:
         """Nothing to learn yet: the rates are the prior's. The key column keeps every state alike."""
@@ -60,7 +58,7 @@ class DeviceLoss:
         episodes = merge_episodes(class_events(history.events.known_at(now_s), "device_loss"))
         mass = excitation(episodes, len(gpus), now_s, horizons_s, self.kernel)
         t2 = self.base_t2_per_gpu_year / YEAR_S * (np.array(horizons_s) + mass)
-        t2 = np.where(gone[:, None], np.maximum(t2, LOST_HAZARD), t2)
+        t2 = np.where(gone[:, None], np.maximum(t2, HAZARD_CAP), t2)
         # The loss has happened; whether it is terminal is as uncertain as for any other.
         t1 = np.where(gone[:, None], -np.log1p(-self.terminal_share), self.terminal_share * t2)
         hazard = np.where(known[:, None, None], np.stack([t2, np.minimum(t1, t2)], axis=1), np.nan)

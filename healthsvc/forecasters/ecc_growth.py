@@ -2,7 +2,8 @@
 
 On HBM the correctable rate tells next to nothing about uncorrectable errors (Calchas, ATC 2024); recurrence tells most
 (Titan: x480 in the week after a double-bit error). So the hazard is base x (state of the spare rows x horizon + the
-self-exciting mass of past uncorrectable episodes), and correctable errors only raise a change alarm.
+self-exciting mass of past uncorrectable episodes and, far weaker, of precursors); correctable errors themselves only
+raise a change alarm.
 
 Blind to: a first uncorrectable error without any earlier sign, which is the usual case (97.8 % on Titan).
 """
@@ -19,10 +20,11 @@ from healthsvc.features.medians import nan_sum
 from healthsvc.features.recurrence import Kernel, excitation, merge_episodes
 from healthsvc.fleet import (
     DAY_S,
+    HAZARD_CAP,
     HORIZONS_S,
     QUANTILES,
+    YEAR_S,
     Arrays,
-    EventKind,
     EventLog,
     FleetHistory,
     Floats,
@@ -31,12 +33,6 @@ from healthsvc.fleet import (
     Signal,
 )
 from healthsvc.forecasters.base import Pool, aligned, device_ids, observed
-
-YEAR_S = 365.25 * DAY_S
-# Multipliers of the base hazard at age 0, fitted by eye to Titan's x480 (days 1-7), x290 (7-30), x70 (30-90),
-# x12 (90-365) and x5.6 later: this kernel gives 482, 278, 90, 12 and 5 at 3, 15, 55, 200 and 1,000 days.
-TITAN_DOUBLE_BIT = Kernel(scales_days=(7.0, 30.0, 90.0), weights=(200.0, 320.0, 60.0), frailty=5.0)
-TERMINAL_HAZARD = -np.log1p(-0.999)  # P is clipped at 0.999, so that H stays finite
 
 
 @dataclass(frozen=True)
@@ -58,19 +54,27 @@ class EccGrowth:
         ),
     )
     uses: ClassVar[frozenset[Signal]] = frozenset(
-        {Signal.XID, Signal.CORRECTABLE_REMAPS, Signal.REMAP_PENDING, Signal.REMAP_FAILURE, Signal.BANKS_LOW}
+        {
+            Signal.XID,
+            Signal.CORRECTABLE_REMAPS,
+            Signal.REMAP_PENDING,
+            Signal.REMAP_FAILURE,
+            Signal.BANKS_LOW,
+            Signal.BANKS_NONE,
+        }
     )
     pools: ClassVar[Pool] = "none"
+    daily_state: ClassVar[bool] = True
 
-    base_t2_per_gpu_year: float = 0.038
-    terminal_share: float = 0.25
-    terminal_share_per_remap: float = 0.1  # each uncorrectable remap of the last 30 days eats a spare row
-    kernel: Kernel = TITAN_DOUBLE_BIT
-    precursor_strength: float = 0.05  # of an uncorrectable episode, for XID 63 or 92 without one
-    pending_multiplier: float = 3.0
-    low_spares_multiplier: float = 10.0
-    no_spares_multiplier: float = 50.0
-    correctable_remap_multiplier: float = 0.5  # a log1p(rows in 30 d)
+    base_t2_per_gpu_year: float
+    terminal_share: float  # of T2
+    terminal_share_per_remap: float  # each uncorrectable remap of the last 30 days eats a spare row
+    kernel: Kernel
+    precursor_strength: float  # in units of an uncorrectable episode
+    pending_multiplier: float
+    low_spares_multiplier: float
+    no_spares_multiplier: float
+    correctable_remap_multiplier: float  # a log1p(rows in 30 d)
 
     def fit(self, history: FleetHistory) -> Arrays:
         """Rate of ten-minute windows with correctable errors, per GPU, shrunk to the fleet's (finished days only)."""
@@ -94,30 +98,30 @@ class EccGrowth:
         """Discrete-state hazard; change_p: tail probability of today's windows with correctable errors."""
         gpus, now_s = history.gpus, history.now_s
         known = observed(history, self.requires)
-        episodes = memory_episodes(history.events.known_at(now_s))
-        base = self.base_t2_per_gpu_year / YEAR_S
-        horizon = np.array(horizons_s)
-        precursors = merge_episodes(_precursors(history.events.known_at(now_s)))
+        events = history.events.known_at(now_s)
+        episodes = merge_episodes(class_events(events, "memory"))
+        precursors = merge_episodes(class_events(events, "memory", ("P",)))
+        pending, failed = history.recent.last(Signal.REMAP_PENDING), history.recent.last(Signal.REMAP_FAILURE)
+        remaps_30d = _recent_sum(history, "uncorrectable_remaps_rows", 30)
+        correctable_30d = _recent_sum(history, "correctable_remaps_rows", 30)
         exposure = (
-            self._spares_multiplier(history)[:, None] * horizon
+            self._spares_multiplier(history, pending, correctable_30d)[:, None] * np.array(horizons_s)
             + excitation(episodes, len(gpus), now_s, horizons_s, self.kernel)
             + excitation(precursors, len(gpus), now_s, horizons_s, self.kernel, self.precursor_strength)
         )
-        t2 = base * exposure
-        remaps_30d = _recent_sum(history, "uncorrectable_remaps_rows", 30)
+        t2 = self.base_t2_per_gpu_year / YEAR_S * exposure
         share = np.minimum(self.terminal_share + self.terminal_share_per_remap * _or_zero(remaps_30d), 1.0)
-        failed = history.recent.last(Signal.REMAP_FAILURE) >= 1
         hazard = np.stack([t2, t2 * share[:, None]], axis=1)
-        hazard = np.where(failed[:, None, None], np.maximum(hazard, TERMINAL_HAZARD), hazard)
+        hazard = np.where((failed >= 1)[:, None, None], np.maximum(hazard, HAZARD_CAP), hazard)
         hazard = np.where(known[:, None, None], hazard, np.nan)
         evidence = {
             "uncorrectable_remaps_30d_rows": remaps_30d,
-            "correctable_remaps_30d_rows": _recent_sum(history, "correctable_remaps_rows", 30),
+            "correctable_remaps_30d_rows": correctable_30d,
             "uncorrectable_episodes_90d_episodes": _recent_episodes(episodes, len(gpus), now_s, 90),
             "correctable_errors_7d_errors": _recent_sum(history, "sbe_errors", 7),
             "correctable_error_days_30d_days": _error_days(history, 30),
-            "remap_pending_bool": history.recent.last(Signal.REMAP_PENDING),
-            "remap_failure_bool": history.recent.last(Signal.REMAP_FAILURE),
+            "remap_pending_bool": pending,
+            "remap_failure_bool": failed,
         }
         return Forecast(
             tuple(horizons_s),
@@ -127,18 +131,18 @@ class EccGrowth:
             {name: np.where(known, values, np.nan).astype(np.float32) for name, values in evidence.items()},
         )
 
-    def _spares_multiplier(self, history: FleetHistory) -> NDArray[np.float64]:
+    def _spares_multiplier(
+        self, history: FleetHistory, pending: Floats, correctable_30d: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
         """What the state of row remapping does to the base hazard [gpu]; signals that are absent do nothing."""
-        recent = history.recent
         factor = np.ones(len(history.gpus))
-        for signal, multiplier in (
-            (Signal.REMAP_PENDING, self.pending_multiplier),
-            (Signal.BANKS_LOW, self.low_spares_multiplier),
-            (Signal.BANKS_NONE, self.no_spares_multiplier),
+        for flags, multiplier in (
+            (pending, self.pending_multiplier),
+            (history.recent.last(Signal.BANKS_LOW), self.low_spares_multiplier),
+            (history.recent.last(Signal.BANKS_NONE), self.no_spares_multiplier),
         ):
-            factor *= np.where(recent.last(signal) >= 1, multiplier, 1.0)
-        rows = _or_zero(_recent_sum(history, "correctable_remaps_rows", 30))
-        return factor * (1.0 + self.correctable_remap_multiplier * np.log1p(rows))
+            factor *= np.where(flags >= 1, multiplier, 1.0)
+        return factor * (1.0 + self.correctable_remap_multiplier * np.log1p(_or_zero(correctable_30d)))
 
     def _change_p(self, state: Arrays, history: FleetHistory) -> NDArray[np.float64]:
         """Exceedance of the newest day, if training has not seen it; newcomers are judged by the fleet's rate."""
@@ -163,16 +167,6 @@ class EccGrowth:
         return Projection(
             "uncorrectable remaps", "rows", past_s, total, history.now_s + ahead, future, limit=reached + 8.0
         )
-
-
-def memory_episodes(events: EventLog) -> EventLog:
-    """Uncorrectable memory episodes: one a GPU and UTC day, application noise left out."""
-    return merge_episodes(class_events(events, "memory"))
-
-
-def _precursors(events: EventLog) -> EventLog:
-    mask = (events.kind == EventKind.XID) & np.isin(events.value, (63, 92))
-    return events.where(mask | (events.kind == EventKind.REMAP_PENDING))
 
 
 def _recent_sum(history: FleetHistory, feature: str, days: int) -> NDArray[np.float64]:

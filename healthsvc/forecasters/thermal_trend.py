@@ -22,21 +22,22 @@ from healthsvc.fleet import (
     DAY_S,
     GRADES,
     HORIZONS_S,
+    PROBABILITY_CAP,
     QUANTILES,
     Arrays,
     DailyLedger,
     FleetHistory,
-    Floats,
     Forecast,
     Projection,
     Signal,
     align_rows,
 )
-from healthsvc.fleet.boards import board_limits
+from healthsvc.fleet.boards import MAX_OPERATING, SLOWDOWN, limit_in_force
 from healthsvc.forecasters.base import Pool, aligned, device_ids, observed, rows_in_state
 
 TIMES_DAYS = np.concatenate([[0.25, 0.5], np.arange(1.0, 31.0), np.arange(32.0, 182.0, 4.0)])  # up to 180 d
 TREND = TrendSpec(level_step=0.001, slope_step=0.0001, slope_prior=0.003)
+LEAST_SCATTER = 0.001  # of log R: a sensor of whole degrees shows no less
 PEERS = 3  # observed GPUs that a node needs before its median means anything
 
 
@@ -52,6 +53,7 @@ class ThermalTrend:
     )
     uses: ClassVar[frozenset[Signal]] = frozenset({Signal.GPU_MAX_OPERATING_LIMIT, Signal.GPU_SLOWDOWN_LIMIT})
     pools: ClassVar[Pool] = "none"
+    daily_state: ClassVar[bool] = True
 
     least_days: int = 7
     load_days: int = 14  # over which the load and inlet the GPU meets are taken
@@ -72,7 +74,6 @@ class ThermalTrend:
         recent = slice(-self.load_days, None)
         peers = nan_median((absolute - ratio)[:, -7:])  # 0 for a GPU without peers
         first_days = np.where(np.cumsum(~np.isnan(ratio), axis=1) <= self.least_days, ratio, np.nan)
-        limits = board_limits(daily.gpus)
         return {
             "device_id": device_ids(daily.gpus),
             "fitted_day": np.array(float(daily.days[-1]) if len(daily.days) else np.nan),
@@ -83,14 +84,13 @@ class ThermalTrend:
             "days": trend.days.astype(np.float64),
             "power_q95_watts": nan_quantile(daily.get("power_q95_watts")[:, recent], 0.9).astype(np.float64),
             "inlet_q95_celsius": nan_quantile(daily.get("inlet_q95_celsius")[:, recent], 0.9).astype(np.float64),
-            "max_operating_celsius": _limit(daily, "gpu_max_operating_limit_celsius", limits[:, 0]),
-            "slowdown_celsius": _limit(daily, "gpu_slowdown_limit_celsius", limits[:, 1]),
+            "max_operating_celsius": _limit(daily, "gpu_max_operating_limit_celsius", MAX_OPERATING),
+            "slowdown_celsius": _limit(daily, "gpu_slowdown_limit_celsius", SLOWDOWN),
         }
 
     def _noise(self, ratio: NDArray[np.float64]) -> NDArray[np.float64]:
         """Observation noise: the fleet's median day-to-day scatter, each GPU's own where it is larger."""
-        step = np.abs(np.diff(ratio, axis=1)) if ratio.shape[1] > 1 else np.full((len(ratio), 1), np.nan)
-        own = nan_median(step) / (0.6745 * np.sqrt(2.0))  # MAD of a difference of two normal deviates
+        own = day_scatter(ratio)
         fleet = float(nan_median(own)) if len(own) else np.nan
         floor = max(self.noise_floor, 0.0 if np.isnan(fleet) else fleet)
         return np.where(np.isnan(own), floor, np.maximum(own, floor)) * self.noise_inflation
@@ -105,7 +105,7 @@ class ThermalTrend:
 
         slope, slope_sd = of("slope_log_per_day"), of("slope_sd")
         known = observed(history, self.requires)
-        # The ledger's days end at midnight UTC; since then the level has drifted on.
+        # The level is that of the fitted day's noon, the middle of what it was measured over; it has drifted on since.
         age_days = np.clip(history.now_s / DAY_S - float(state["fitted_day"]) - 0.5, 0.0, 30.0)
         level = of("level_log") + slope * age_days
         hazard = np.full((len(gpus), len(GRADES), len(horizons_s)), np.nan)
@@ -116,7 +116,7 @@ class ThermalTrend:
             critical = np.log(np.maximum(of(limit) - of("inlet_q95_celsius"), 1.0) / of("power_q95_watts"))
             distance[limit] = np.where(known, critical - level, np.nan)
             chance = hit_probability(horizons_days, distance[limit], slope, slope_sd, diffusion)
-            hazard[:, grade] = -np.log1p(-np.minimum(chance, 0.999))
+            hazard[:, grade] = -np.log1p(-np.minimum(chance, PROBABILITY_CAP))
         hazard[:, 1] = np.minimum(hazard[:, 0], hazard[:, 1])
         evidence = {
             "slope_ratio_per_day": slope,
@@ -179,9 +179,14 @@ def excess_sigma(daily: DailyLedger, node: NDArray[np.int32], baseline_days: int
     ratio = peer_ratio(daily.get("gpu_log_resistance").astype(np.float64), node)
     number = np.cumsum(~np.isnan(ratio), axis=1)
     normal = nan_median(np.where(number <= baseline_days, ratio, np.nan))
-    step = np.abs(np.diff(ratio, axis=1)) if ratio.shape[1] > 1 else np.full((len(ratio), 1), np.nan)
-    noise = nan_median(step) / (0.6745 * np.sqrt(2.0))
-    return np.where(number > baseline_days, (ratio - normal[:, None]) / np.maximum(noise, 1e-3)[:, None], np.nan)
+    noise = np.maximum(day_scatter(ratio), LEAST_SCATTER)
+    return np.where(number > baseline_days, (ratio - normal[:, None]) / noise[:, None], np.nan)
+
+
+def day_scatter(ratio: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Standard deviation of a GPU's days [gpu], from the median step between them, which no trend moves."""
+    steps = np.abs(np.diff(ratio, axis=1))
+    return np.asarray(nan_median(steps) / (0.6745 * np.sqrt(2.0)))  # MAD of a difference of two normal deviates
 
 
 def peer_ratio(log_r: NDArray[np.float64], node: NDArray[np.int32]) -> NDArray[np.float64]:
@@ -194,7 +199,6 @@ def peer_ratio(log_r: NDArray[np.float64], node: NDArray[np.int32]) -> NDArray[n
     return ratio
 
 
-def _limit(daily: DailyLedger, name: str, fallback: NDArray[np.float64]) -> NDArray[np.float64]:
+def _limit(daily: DailyLedger, name: str, column: int) -> NDArray[np.float64]:
     """The newest reported limit, else the board's own."""
-    reported: Floats = nan_last(daily.get(name)) if len(daily.days) else np.full(len(daily.gpus), np.nan)
-    return np.where(np.isnan(reported), fallback, reported).astype(np.float64)
+    return limit_in_force(nan_last(daily.get(name)), daily.gpus, column)

@@ -13,13 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from healthsvc.features.counts import fit_gamma
-from healthsvc.features.facts import DOMAIN_LAYERS
-from healthsvc.features.medians import group_rows, nan_sum
-from healthsvc.features.windows import thermal_throttle_seconds
+from healthsvc.features.facts import DOMAIN_LAYERS, throttling_now
+from healthsvc.features.medians import group_rows
 from healthsvc.fleet import (
     DAY_S,
+    HOUR_S,
     LEAST_MEMBERS,
-    LIVENESS,
     THERMAL_THROTTLE_SOURCES,
     Arrays,
     DomainForecast,
@@ -30,8 +29,6 @@ from healthsvc.fleet import (
 from healthsvc.forecasters.base import aligned, device_ids
 
 HORIZONS_S = (1800.0, 7200.0, 86_400.0)
-NOW_S = 600.0  # throttling now: any heat throttle in the last ten minutes beyond the dose below
-NOW_DOSE = 0.05
 
 
 @dataclass(frozen=True)
@@ -43,11 +40,11 @@ class ThrottlingCascade:
     requires: ClassVar[tuple[frozenset[Signal], ...]] = (
         frozenset({*THERMAL_THROTTLE_SOURCES, Signal.CLOCK_EVENT_REASONS}),
     )
-    uses: ClassVar[frozenset[Signal]] = LIVENESS
+    uses: ClassVar[frozenset[Signal]] = frozenset()
 
-    base_onsets_per_gpu_year: float = 2.0
-    prior_gpu_years: float = 1.0
-    neighbour_effect: float = 2.5
+    base_onsets_per_gpu_year: float
+    prior_gpu_years: float
+    neighbour_effect: float
 
     def fit(self, history: FleetHistory) -> Arrays:
         """Onset rate of each GPU per day, shrunk to the fleet's."""
@@ -88,7 +85,8 @@ class ThrottlingCascade:
             for_horizons = np.stack([at_risk * -np.expm1(-raised * h) for h in HORIZONS_S], axis=2)
             chances.append(at_least(for_horizons, count))
             counts.append(count)
-            lost_hours.append(count * HORIZONS_S[1] / 3600.0 + for_horizons[:, :, 1].sum(axis=1))
+            # Who begins within the horizon begins anywhere in it alike, so half of it is lost on average.
+            lost_hours.append((count + for_horizons[:, :, 1].sum(axis=1) / 2) * HORIZONS_S[1] / HOUR_S)
             names = history.topology.names[layer]
             domains += [(layer, names[i]) for i in np.flatnonzero(big)]
             members += [row[keep].astype(np.int32) for row, keep in zip(table, inside, strict=True)]
@@ -101,14 +99,6 @@ class ThrottlingCascade:
             np.concatenate([np.zeros(0, np.int32), *counts]).astype(np.int32),
             tuple(members),
         )
-
-
-def throttling_now(history: FleetHistory) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """(throttled by heat in the last ten minutes, observed at all) per GPU."""
-    columns = max(1, round(NOW_S / history.recent.step_s))
-    total = nan_sum(thermal_throttle_seconds(history.recent, columns))
-    seen = ~np.isnan(total)
-    return seen & (np.where(seen, total, 0.0) > NOW_DOSE * NOW_S), seen
 
 
 def at_least(p: NDArray[np.float64], certain: NDArray[np.int64]) -> NDArray[np.float64]:

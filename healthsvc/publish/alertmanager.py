@@ -4,7 +4,6 @@ Alertmanager holds alerts in memory and ends one that is not sent again in time,
 at each resend, and an ended one goes out as ended for some minutes. Times on the wire are wall time, an argument.
 """
 
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,18 +11,19 @@ from urllib.parse import quote
 
 import requests
 import structlog
+import urllib3
 
 from healthsvc.alerts import Alert
 from healthsvc.config import AlertmanagerSettings
-from healthsvc.publish.times import rfc3339
+from healthsvc.publish.times import timestamp
 
 BATCH = 1000
 RESOLVED_RESENT_S = 300.0  # Alertmanager's own documentation asks for it
-UNCHANGED_FOR_S = 6 * 3600.0  # silence is no recovery, for this long
 MOST_PARTS = 64  # requests spent on finding the bad alerts of one push
 MOST_SUSPECTS = 100  # alerts remembered as bad and sent apart
 MISSED_CYCLES = 3
 REFUSED = (400, 422)
+READ_BYTES = 64 * 2**10  # of an answer: a refusal says why, the rest is not waited for
 log = structlog.get_logger()
 
 
@@ -39,9 +39,9 @@ class Sending:
 class AlertmanagerClient:
     """One Alertmanager. Failures are counted and logged, never raised: the next resend tries again.
 
-    Blind to what Alertmanager does with an alert (silences, inhibitions, routes). session carries credentials, trust
-    and retries. count(outcome, alerts) hears of every alert: `sent`, `refused` or `failed`. Safe to call from two
-    threads (the cycle pushes, a timer resends).
+    Blind to what Alertmanager does with an alert (silences, inhibitions, routes), and to how old the standing set is:
+    whoever calls `resend` vouches for it. session carries credentials and trust. count(outcome, alerts) hears of every
+    alert: `sent`, `refused` or `failed`. For one thread.
     """
 
     def __init__(
@@ -60,36 +60,27 @@ class AlertmanagerClient:
         self._session, self._count = session, count
         self._sendings: dict[str, Sending] = {}
         self._suspects: dict[str, None] = {}  # keys refused before, in order
-        self._pushed_s = 0.0
-        self._lock = threading.Lock()
 
     def push(self, firing: Sequence[Alert], resolved: Sequence[Alert], wall_s: float) -> bool:
         """Send what a cycle decided; True when Alertmanager took all of it.
 
         firing is the whole standing set: an alert that is neither in it nor in `resolved` is no longer kept alive.
         """
-        with self._lock:
-            before, self._pushed_s = self._sendings, wall_s
-            ending = {k: s for k, s in before.items() if s.ended_s is not None}
-            for alert in resolved:
-                known = before.get(alert.key)
-                ending[alert.key] = Sending(alert, known.started_s if known else wall_s, wall_s)
-            standing = {}
-            for alert in firing:
-                known = before.get(alert.key)
-                started_s = known.started_s if known and known.ended_s is None else wall_s
-                standing[alert.key] = Sending(alert, started_s)
-            self._sendings = {**ending, **standing}
-            return self._send(wall_s)
+        before = self._sendings
+        ending = {k: s for k, s in before.items() if s.ended_s is not None}
+        for alert in resolved:
+            known = before.get(alert.key)
+            ending[alert.key] = Sending(alert, known.started_s if known else wall_s, wall_s)
+        standing = {}
+        for alert in firing:
+            known = before.get(alert.key)
+            started_s = known.started_s if known and known.ended_s is None else wall_s
+            standing[alert.key] = Sending(alert, started_s)
+        self._sendings = {**ending, **standing}
+        return self.resend(wall_s)
 
     def resend(self, wall_s: float) -> bool:
-        """Send the same again. After six hours without a push nothing is sent: the set is too old to be vouched for."""
-        with self._lock:
-            if wall_s - self._pushed_s > UNCHANGED_FOR_S:
-                self._sendings = {}
-            return self._send(wall_s)
-
-    def _send(self, wall_s: float) -> bool:
+        """Send the last push again; True when Alertmanager took all of it."""
         kept = {k: s for k, s in self._sendings.items() if s.ended_s is None or wall_s - s.ended_s <= RESOLVED_RESENT_S}
         self._sendings = kept
         self._suspects = {k: None for k in self._suspects if k in kept}
@@ -113,9 +104,8 @@ class AlertmanagerClient:
         Alertmanager answers 400 to a batch with one bad alert although it keeps the good ones, and 422 keeps none.
         """
         payload = [self._payload(sending, wall_s) for sending in batch]
-        answer = self._session.post(self._url, json=payload, timeout=self._timeout_s)
-        if answer.status_code not in REFUSED:
-            answer.raise_for_status()
+        status, said = self._exchange(payload)
+        if status not in REFUSED:
             self._count("sent", len(batch))
             for sending in batch:
                 self._suspects.pop(sending.alert.key, None)
@@ -128,8 +118,26 @@ class AlertmanagerClient:
         if len(batch) == 1 and len(self._suspects) < MOST_SUSPECTS:
             self._suspects[batch[0].alert.key] = None
         labels = [dict(sending.alert.labels) for sending in batch[:3]]
-        log.error("alertmanager refused", alerts=len(batch), labels=labels, answer=answer.text[:500])
+        log.error("alertmanager refused", alerts=len(batch), labels=labels, answer=said)
         return False
+
+    def _exchange(self, payload: list[dict[str, Any]]) -> tuple[int, str]:
+        """Status and the beginning of the answer: 2xx or a refusal, all else raises RequestException.
+
+        Redirects are not followed: a POST would arrive as a GET, and its 200 would look like success.
+        """
+        with self._session.post(
+            self._url, json=payload, timeout=self._timeout_s, allow_redirects=False, stream=True
+        ) as answer:
+            status = answer.status_code
+            try:
+                said = answer.raw.read1(READ_BYTES, decode_content=True)[:500].decode("utf-8", "replace")
+            except urllib3.exceptions.HTTPError as failure:
+                raise requests.ConnectionError(str(failure)) from failure
+            if 200 <= status < 300 or status in REFUSED:
+                return status, said
+            to = f", redirected to {answer.headers['Location']}" if "Location" in answer.headers else ""
+            raise requests.HTTPError(f"HTTP {status}{to}: {said or 'no reason given'}", response=answer)
 
     def _payload(self, sending: Sending, wall_s: float) -> dict[str, Any]:
         alert = sending.alert
@@ -138,8 +146,8 @@ class AlertmanagerClient:
         return {
             "labels": dict(alert.labels),
             "annotations": dict(alert.annotations),
-            "startsAt": rfc3339(sending.started_s),
-            "endsAt": rfc3339(ends_s),
+            "startsAt": timestamp(sending.started_s),
+            "endsAt": timestamp(ends_s),
             "generatorURL": f"{self._external_url}/api/v1/" + (f"gpus/{quote(uuid)}" if uuid else "alerts"),
         }
 

@@ -58,10 +58,10 @@ class MetricsPage:
 
 
 def takes_gzip(accept_encoding: str) -> bool:
-    """Whether an Accept-Encoding header allows gzip (`gzip;q=0` refuses it)."""
-    for part in accept_encoding.split(","):
-        coding, _, parameters = part.strip().partition(";")
-        if coding.strip().lower() in ("gzip", "*"):
-            quality = parameters.replace(" ", "").lower().removeprefix("q=")
-            return quality.strip("0.") != "" if quality else True
-    return False
+    """Whether an Accept-Encoding header allows gzip: what it says of gzip itself, else of `*`; `q=0` refuses."""
+    allowed: dict[str, bool] = {}
+    for part in accept_encoding.lower().split(","):
+        coding, _, parameters = part.partition(";")
+        quality = parameters.replace(" ", "").removeprefix("q=")
+        allowed[coding.strip()] = not quality or quality.strip("0.") != ""
+    return allowed.get("gzip", allowed.get("*", False))

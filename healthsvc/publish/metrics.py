@@ -4,14 +4,13 @@ Built from joined strings with cached label prefixes: metric objects for 100,000
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from healthsvc.fleet import GRADES, LEAST_MEMBERS, QUANTILES, Band, GpuId, RiskReport, Snapshot, Topology
+from healthsvc.fleet import GRADES, LEAST_MEMBERS, QUANTILES, Band, GpuId, RiskReport, Same, Snapshot, Topology
 from healthsvc.publish.times import horizon_label
 
 Detail = Literal["watch", "all"]
@@ -45,9 +44,9 @@ def label_set(**labels: str) -> str:
 
 
 @lru_cache(maxsize=4)
-def gpu_prefixes(gpus: tuple[GpuId, ...]) -> tuple[str, ...]:
+def gpu_prefixes(fleet: Same[tuple[GpuId, ...]]) -> tuple[str, ...]:
     """Opening brace and identity of each GPU, kept as long as the fleet stays the same."""
-    return tuple("{" + label_set(UUID=g.device_id, gpu=g.index, hostname=g.hostname) for g in gpus)
+    return tuple("{" + label_set(UUID=g.device_id, gpu=g.index, hostname=g.hostname) for g in fleet.it)
 
 
 def render_fleet(snapshot: Snapshot, detail: Detail = "watch") -> bytes:
@@ -56,10 +55,10 @@ def render_fleet(snapshot: Snapshot, detail: Detail = "watch") -> bytes:
     detail: the families by class, and headroom, only for GPUs at watch or above, or for all.
     """
     report = snapshot.report
-    prefixes = gpu_prefixes(report.gpus)
+    prefixes = gpu_prefixes(Same(report.gpus))
     shown = np.flatnonzero(report.band >= Band.WATCH) if detail == "watch" else np.arange(len(report.gpus))
     families: dict[str, Lines] = {
-        "healthsvc_gpu_info": _info(report.gpus, snapshot.history.topology),
+        "healthsvc_gpu_info": _info_lines(Same(report.gpus), Same(snapshot.history.topology)),
         "healthsvc_gpu_risk_ratio": _risk(report, prefixes),
         "healthsvc_gpu_band": _samples("healthsvc_gpu_band", prefixes, "", report.band),
         "healthsvc_gpu_coverage_ratio": _samples("healthsvc_gpu_coverage_ratio", prefixes, "", report.coverage),
@@ -89,35 +88,17 @@ def _samples(
     return [f"{name}{prefixes[row]}{suffix}}} {value:.6g}\n" for row, value in pairs]
 
 
-@dataclass(frozen=True, eq=False)
-class _Fleet:
-    """A fleet and its places as a key: the same objects, not equal ones, so that asking costs nothing."""
-
-    gpus: tuple[GpuId, ...]
-    topology: Topology
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Fleet) and self.gpus is other.gpus and self.topology is other.topology
-
-    def __hash__(self) -> int:
-        return hash((id(self.gpus), id(self.topology)))
-
-
 @lru_cache(maxsize=2)
-def _info_lines(fleet: _Fleet) -> tuple[str, ...]:
-    gpus, topology = fleet.gpus, fleet.topology
+def _info_lines(fleet: Same[tuple[GpuId, ...]], where: Same[Topology]) -> tuple[str, ...]:
+    gpus, topology = fleet.it, where.it
     places = [(layer, place_names(topology, layer)) for layer in topology.groups if layer != "node"]
-    prefixes = gpu_prefixes(gpus)
+    prefixes = gpu_prefixes(fleet)
     lines = []
     for row, gpu in enumerate(gpus):
-        where = {layer: names[row] for layer, names in places}
-        rest = label_set(modelName=gpu.product, pci_bus_id=gpu.slot, cluster=gpu.cluster, **where)
+        labels = {layer: names[row] for layer, names in places}
+        rest = label_set(modelName=gpu.product, pci_bus_id=gpu.slot, cluster=gpu.cluster, **labels)
         lines.append(f"healthsvc_gpu_info{prefixes[row]}{',' if rest else ''}{rest}}} 1\n")
     return tuple(lines)
-
-
-def _info(gpus: tuple[GpuId, ...], topology: Topology) -> Lines:
-    return _info_lines(_Fleet(gpus, topology))
 
 
 def place_names(topology: Topology, layer: str) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from healthsvc.publish.models import (
     SortName,
 )
 from healthsvc.publish.problems import ProblemError, install_problems, problem_responses
-from healthsvc.publish.times import rfc3339
+from healthsvc.publish.times import timestamp
 from healthsvc.publish.views import SnapshotView, alert_model, held_model
 
 MISSED_CYCLES = 3
@@ -145,7 +145,7 @@ def build_app(board: Board, page: MetricsPage, cycle_s: float, clock: Callable[[
         return AlertsAnswer(
             firing=[alert_model(alert) for alert in decision.firing],
             held=[held_model(alert, why) for alert, why in decision.held],
-            as_of=rfc3339(snapshot.report.as_of_s) if snapshot else None,
+            as_of=timestamp(snapshot.report.as_of_s) if snapshot else None,
         )
 
     return app

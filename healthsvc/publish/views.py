@@ -22,7 +22,7 @@ from healthsvc.publish.models import (
     IncidentModel,
     StatusModel,
 )
-from healthsvc.publish.times import horizon_label, rfc3339
+from healthsvc.publish.times import horizon_label, timestamp
 
 
 def number(value: Any) -> float | None:
@@ -36,7 +36,7 @@ class SnapshotView:
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot, self.report = snapshot, snapshot.report
         self.horizons = tuple(horizon_label(h) for h in self.report.horizons_s)
-        self.as_of = rfc3339(self.report.as_of_s)
+        self.as_of = timestamp(self.report.as_of_s)
         self._orders: dict[str, NDArray[np.intp]] = {}
 
     @cached_property
@@ -153,7 +153,7 @@ class SnapshotView:
             "coverage": number(report.coverage[row]),
             "classes": [self._class_risk(row, column) for column in range(len(report.classes))],
             "headroom_celsius": {name: number(values[row]) for name, values in report.headroom_celsius.items()},
-            "lost_since": None if math.isnan(lost_s) else rfc3339(lost_s),
+            "lost_since": None if math.isnan(lost_s) else timestamp(lost_s),
             "reasons": list(report.reasons.get(row, ())),
             "action": report.actions.get(row, ""),
             "alerts": [alert_model(a) for a in firing if a.labels.get("UUID") == gpu.device_id],
@@ -205,7 +205,7 @@ def alert_model(alert: Alert) -> AlertModel:
         fingerprint=alert.key,
         labels=dict(alert.labels),
         annotations=dict(alert.annotations),
-        raised_at=rfc3339(alert.raised_s),
+        raised_at=timestamp(alert.raised_s),
     )
 
 
@@ -223,8 +223,8 @@ def incident_model(incident: Incident) -> IncidentModel:
         state=incident.state,
         alertname=incident.alertname,
         cause=incident.cause,
-        onset=rfc3339(incident.onset_s),
-        cleared=None if incident.cleared_s is None else rfc3339(incident.cleared_s),
+        onset=timestamp(incident.onset_s),
+        cleared=None if incident.cleared_s is None else timestamp(incident.cleared_s),
         members=list(incident.members),
         first_mover=incident.first_mover,
     )
@@ -241,6 +241,6 @@ def status_model(status: ServiceStatus, trained_at_s: float | None) -> StatusMod
         source_message=status.source_message,
         backfill_days_done=done,
         backfill_days_total=total,
-        replay_position=None if status.replay_s is None else rfc3339(status.replay_s),
-        trained_at=None if trained_at_s is None else rfc3339(trained_at_s),
+        replay_position=None if status.replay_s is None else timestamp(status.replay_s),
+        trained_at=None if trained_at_s is None else timestamp(trained_at_s),
     )

@@ -17,7 +17,16 @@ from healthsvc.simulator.thermal import (
 )
 from healthsvc.simulator.workload import IDLE_WATTS
 
+THROTTLE_COUNTERS = (
+    Signal.THERMAL_THROTTLE,
+    Signal.SOFTWARE_THERMAL_THROTTLE,
+    Signal.HARDWARE_THERMAL_THROTTLE,
+    Signal.POWER_BRAKE_THROTTLE,
+)
 BOOST_HERTZ, IDLE_HERTZ, CLOCK_STEP_HERTZ = 1980e6, 345e6, 15e6
+# The exporter counts in whole millijoules and nanoseconds. What is shown is such a count times the unit, the product
+# that a reader of the exporter computes: so a recording and a server fed with these counts hold the same bits.
+COUNTS_PER_UNIT = {Signal.ENERGY: 1e3, **dict.fromkeys(THROTTLE_COUNTERS, 1e9)}
 # Clock event reasons, DCGM field 112.
 GPU_IDLE, POWER_CAP, HARDWARE_SLOWDOWN = 0x1, 0x4, 0x8
 SOFTWARE_THERMAL, HARDWARE_THERMAL, POWER_BRAKE = 0x20, 0x40, 0x80
@@ -68,6 +77,7 @@ class Exporter:
             Signal.DBE_AGGREGATE: drive.counts[Signal.DBE_VOLATILE],
         }
         values = {s: self._count(s, np.where(drive.alive, a, 0.0), reboot) for s, a in driver.items()}
+        values |= {s: np.round(values[s] * per) * (1 / per) for s, per in COUNTS_PER_UNIT.items()}
         values |= {s: self._count(s, np.where(drive.alive, a, 0.0), never) for s, a in lifetime.items()}
         for signal in COUNTED:
             volatile = signal in (Signal.SBE_VOLATILE, Signal.DBE_VOLATILE)

@@ -64,10 +64,14 @@ def recurrence_days(hazards: Array, base_per_day: float) -> Array:
 
 
 def sbe_burst(drive: Drive, fault: Course, rows: Rows, rng: np.random.Generator) -> None:
-    """A decoy: correctable errors by the thousand within `hours`, one row remapped for them, and then peace."""
+    """A decoy: correctable errors by the thousand within `hours`, one row remapped for them, and then peace.
+
+    With `end_day` peace comes then, however many errors the burst still had.
+    """
     moments = fault.start_day + fault.severity["hours"] / 24.0 * rng.uniform(0.0, 1.0, int(fault.severity["errors"]))
+    moments = np.sort(moments[moments < fault.over_day])
     drive.count(rows, moments, Signal.SBE_VOLATILE)
-    drive.count(rows, np.array([moments.max(initial=fault.start_day)]), Signal.CORRECTABLE_REMAPS)
+    drive.count(rows, moments[-1:], Signal.CORRECTABLE_REMAPS)
 
 
 def _lost_row(drive: Drive, rows: Rows, day: float, codes: tuple[int, ...]) -> None:

@@ -136,7 +136,8 @@ class _Places:
         in_loop: dict[int, int] = {}
         order = rng.permutation(len(candidates))
         if not population.alone:
-            order = np.resize(order, wanted)  # a loop may fail more than once
+            # A target may be hit more than once. In whole rounds: `wanted` draws might all lie in loops that are full.
+            order = np.tile(order, -(-wanted // max(len(order), 1)))
         for i in order:
             if len(found) == wanted:
                 break

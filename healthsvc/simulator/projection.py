@@ -3,8 +3,8 @@
 Nothing is simulated step by step: each GPU is held at the 0.95 quantile of its power over the last 7 days, air and
 coolant follow their daily swing, all faults go on as they were drawn, and each moment's heat is in equilibrium. Memory
 errors, losses and hangs come as drawn. Blind to what a fault does to the workload, to daily noise and to hardware
-slowdown (software throttling comes first, and holds until resistance has grown about 3.6-fold). Against the same runs
-carried on for 30 days: memory errors and losses the same to the second, drifts of 0.4 to 1 % a day within some 10 days.
+slowdown (software throttling comes first, and holds until resistance has grown about 3.6-fold): jobs and daily noise
+decide when a drift that is near its limit throttles first, so its day here may be days off.
 """
 
 from collections import deque
@@ -40,7 +40,8 @@ class Projection:
 
     def add(self) -> None:
         """Adds the days after the end; nothing if no fault is left to act in them."""
-        last_day = self.simulator.scenario.days
+        # Of the last sample, not of the run: what ends between the two is still to be seen.
+        last_day = (self.simulator.times_s[-1] - self.simulator.start_s) / DAY_S
         if all(fault.over_day <= last_day for fault in self.simulator.scenario.fault):
             return
         load = self._load_watts()

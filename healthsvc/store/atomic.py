@@ -51,8 +51,8 @@ def _discard(temporary: Path) -> None:
 
 def set_aside(path: Path, why: str, cure: str) -> Path:
     """Rename a damaged file to `<name>.corrupt-<n>` and say so, so that it blocks nothing and can be looked at."""
-    taken = [int(p.suffix.removeprefix(".corrupt-")) for p in quarantined(path.parent, path.name)]
-    aside = path.with_name(f"{path.name}.corrupt-{max(taken, default=0) + 1}")
+    taken = quarantined(path.parent, path.name)
+    aside = path.with_name(f"{path.name}.corrupt-{_number(taken[-1]) + 1 if taken else 1}")
     try:
         os.replace(path, aside)
     except FileNotFoundError:  # another reader met the damage at the same moment and has moved it
@@ -64,5 +64,10 @@ def set_aside(path: Path, why: str, cure: str) -> Path:
 
 
 def quarantined(directory: Path, name: str = "*") -> list[Path]:
-    """Files of `directory` that were set aside, oldest name first."""
-    return sorted(p for p in directory.glob(f"{name}.corrupt-*") if p.suffix.removeprefix(".corrupt-").isdigit())
+    """Files of `directory` that were set aside, by name and then as they came."""
+    aside = [p for p in directory.glob(f"{name}.corrupt-*") if p.suffix.removeprefix(".corrupt-").isdigit()]
+    return sorted(aside, key=lambda path: (path.stem, _number(path)))
+
+
+def _number(aside: Path) -> int:
+    return int(aside.suffix.removeprefix(".corrupt-"))

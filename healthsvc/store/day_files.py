@@ -2,23 +2,18 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from healthsvc.fleet import EPOCH, day_name
 from healthsvc.store.atomic import quarantined, set_aside, write_atomically
 from healthsvc.store.errors import store_error
 
-EPOCH = date(1970, 1, 1)
 VERSION_KEY = b"healthsvc.schema_version"
-
-
-def day_name(day: int) -> str:
-    """Days since 1970-01-01 as YYYY-MM-DD."""
-    return (EPOCH + timedelta(days=day)).isoformat()
 
 
 def _day_of(name: str) -> int | None:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from healthsvc.fleet import DailyLedger, EventLog, GpuId
 
-IDENTITY = ("device_id", "hostname", "index", "product", "slot", "cluster")
+IDENTITY = tuple(field.name for field in fields(GpuId))
 COVERAGE = ("exposure_h", "completeness")
 EVENT_VALUES = {"start_s": np.float64, "end_s": np.float64, "kind": np.int16, "value": np.float64}
 

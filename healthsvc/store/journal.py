@@ -1,5 +1,6 @@
-"""The journal: what must survive a restart and is no telemetry - alerts, incidents, progress."""
+"""The journal: what must survive a restart and is no telemetry - the memory of alerting, and incidents."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -10,21 +11,13 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, OperationalError
 
-from healthsvc.fleet import Incident
+from healthsvc.fleet import DAY_S, Incident
 from healthsvc.store.atomic import set_aside
 from healthsvc.store.errors import StoreError, store_error
-from healthsvc.store.journal_tables import SCHEMA_VERSION, TABLES, alerts, incidents, meta, schema_version
+from healthsvc.store.journal_tables import SCHEMA_VERSION, TABLES, alerts, incidents, schema_version
 
 BUSY_TIMEOUT_MS = 5000
-# What a row of save_alerts may leave out.
-ALERT_DEFAULTS: Mapping[str, Any] = {
-    "annotations": {},
-    "raised_s": None,
-    "last_true_s": None,
-    "cleared_s": None,
-    "started_wall_s": None,
-    "payload": {},
-}
+INCIDENTS_KEPT_S = 90 * DAY_S  # after they were cleared
 
 
 def sqlite_url(directory: Path) -> sa.URL:
@@ -33,10 +26,11 @@ def sqlite_url(directory: Path) -> sa.URL:
 
 
 class Journal:
-    """Alert state, incidents and progress in a database; each save is one transaction.
+    """Alert state and incidents in a database; each save is one transaction.
 
     Opening creates what is missing. A damaged SQLite file is set aside with a warning and a fresh journal begun.
-    Raises StoreError if the database refuses, or was written by newer software. Close it, or use it as a context.
+    Raises StoreError if the database refuses, or if its tables are those of another version (none has been released
+    before this one, so there is nothing to convert). Close it, or use it as a context.
     """
 
     def __init__(self, url: str | sa.URL) -> None:
@@ -63,59 +57,57 @@ class Journal:
         """Give back the connections."""
         self._engine.dispose()
 
-    def save_alerts(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Replace all alerts: after a kill there is the old set or the new one, never a mixture.
-
-        Keys are the columns of `alerts`: key, labels and state always, the others may be left out.
-        """
-        complete = [{**ALERT_DEFAULTS, **row} for row in rows]
+    def save_alerts(self, payloads: Mapping[str, Any]) -> None:
+        """Replace all: after a kill there is the old set or the new one, never a mixture. key -> what JSON can say."""
         with self._transaction() as connection:
             connection.execute(alerts.delete())
-            if complete:
-                connection.execute(alerts.insert(), complete)
+            if payloads:
+                connection.execute(alerts.insert(), [{"key": k, "payload": p} for k, p in payloads.items()])
 
-    def load_alerts(self) -> list[dict[str, Any]]:
-        """All alerts, in order of key."""
+    def load_alerts(self) -> dict[str, Any]:
+        """key -> payload, in order of key: the empty key, if there is one, comes first."""
         with self._transaction() as connection:
-            return [dict(row) for row in connection.execute(sa.select(alerts).order_by(alerts.c.key)).mappings()]
+            rows = connection.execute(sa.select(alerts).order_by(alerts.c.key))
+            return {row.key: row.payload for row in rows}
 
     def save_incidents(self, changed: Sequence[Incident]) -> None:
-        """Add incidents, or replace those of the same id; the others stay."""
+        """Add incidents, or replace those of the same id. Of the others, those are dropped that had been cleared for
+        INCIDENTS_KEPT_S when the newest of `changed` was last true."""
         if not changed:
             return
+        now_s = max(max(incident.onset_s, incident.last_true_s) for incident in changed)
         with self._transaction() as connection:
             gone = incidents.delete().where(incidents.c.id == sa.bindparam("gone"))
             connection.execute(gone, [{"gone": incident.id} for incident in changed])
+            connection.execute(incidents.delete().where(incidents.c.cleared_s < now_s - INCIDENTS_KEPT_S))
             connection.execute(incidents.insert(), [asdict(incident) for incident in changed])
 
     def load_incidents(self) -> tuple[Incident, ...]:
         """All incidents, in order of onset."""
+        return self._incidents(sa.true())
+
+    def standing(self, not_after_s: float = math.inf) -> tuple[Incident, ...]:
+        """Incidents that were not cleared, in order of onset, but none that was still true after `not_after_s`: a
+        replay of the past does not know those."""
+        return self._incidents((incidents.c.state != "cleared") & (incidents.c.last_true_s <= not_after_s))
+
+    def _incidents(self, which: sa.ColumnElement[bool]) -> tuple[Incident, ...]:
         with self._transaction() as connection:
-            rows = connection.execute(sa.select(incidents).order_by(incidents.c.onset_s, incidents.c.id)).mappings()
+            asked = sa.select(incidents).where(which).order_by(incidents.c.onset_s, incidents.c.id)
+            rows = connection.execute(asked).mappings()
             return tuple(Incident(**{**row, "members": tuple(row["members"])}) for row in rows)
 
-    def set_meta(self, key: str, value: Any) -> None:
-        """Keep one value (anything that JSON can say), for example how far the backfill has come."""
-        with self._transaction() as connection:
-            connection.execute(meta.delete().where(meta.c.key == key))
-            connection.execute(meta.insert().values(key=key, value=value))
-
-    def get_meta(self, key: str, default: Any = None) -> Any:
-        """The value kept under `key`."""
-        with self._transaction() as connection:
-            row = connection.execute(sa.select(meta.c.value).where(meta.c.key == key)).one_or_none()
-        return default if row is None else row.value
-
     def _prepare(self) -> None:
-        """Create what is missing, unless newer software has been here."""
+        """Create what is missing, unless software with other tables has been here."""
         with self._transaction() as connection:
             schema_version.create(connection, checkfirst=True)
             found = connection.scalar(sa.select(sa.func.max(schema_version.c.version)))
-            if found is not None and found > SCHEMA_VERSION:
+            if found not in (None, SCHEMA_VERSION):
                 raise StoreError(
                     self._where,
-                    f"journal schema {found} was written by newer software, this one knows {SCHEMA_VERSION}",
-                    "Upgrade healthsvc, or move the journal away to begin a fresh one",
+                    f"journal schema {found} was written by another version of healthsvc, this one knows "
+                    f"{SCHEMA_VERSION}",
+                    "Run the version that wrote it, or move the journal away to begin a fresh one",
                 )
             TABLES.create_all(connection)
             if found is None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 class Json(sa.types.TypeDecorator[Any]):
@@ -36,14 +36,7 @@ schema_version = sa.Table("schema_version", TABLES, sa.Column("version", sa.Inte
 alerts = sa.Table(
     "alerts",
     TABLES,
-    sa.Column("key", sa.Text, primary_key=True),  # fingerprint of the identity labels
-    sa.Column("labels", Json, nullable=False),
-    sa.Column("annotations", Json, nullable=False),
-    sa.Column("state", sa.Text, nullable=False),
-    sa.Column("raised_s", sa.Float),
-    sa.Column("last_true_s", sa.Float),
-    sa.Column("cleared_s", sa.Float),
-    sa.Column("started_wall_s", sa.Float),
+    sa.Column("key", sa.Text, primary_key=True),  # the subject of the case; empty for what belongs to none
     sa.Column("payload", Json, nullable=False),  # what the alert stages remember
 )
 incidents = sa.Table(
@@ -61,4 +54,3 @@ incidents = sa.Table(
     sa.Column("first_mover", sa.Text, nullable=False),
     sa.Column("last_true_s", sa.Float, nullable=False),
 )
-meta = sa.Table("meta", TABLES, sa.Column("key", sa.Text, primary_key=True), sa.Column("value", Json))

@@ -1,17 +1,16 @@
 """The ledger on disk: what every GPU was on every finished day, kept longer than any server keeps samples."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from healthsvc.fleet import DAY_S, DailyLedger, EventLog, Floats, GpuId
-from healthsvc.store.day_files import DayFiles, day_name
+from healthsvc.fleet import DAY_S, DailyLedger, EventLog, Floats, GpuId, day_name
+from healthsvc.store.day_files import DayFiles
 from healthsvc.store.day_tables import (
     COVERAGE,
     EVENT_VALUES,
@@ -42,13 +41,12 @@ class Ledger:
     """`ledger/YYYY-MM-DD.parquet` and `events/YYYY-MM-DD.parquet` under `directory`.
 
     definitions: {feature: hash of how it is computed today}; a column written under another hash is never mixed with
-    today's numbers. One process writes (StateLock), any number may read meanwhile. Methods raise StoreError when the
-    disk refuses; a damaged file is set aside with a warning and its day counts as missing.
+    today's numbers. One thread of one process writes (StateLock), any number may read meanwhile. Methods raise
+    StoreError when the disk refuses; a damaged file is set aside with a warning and its day counts as missing.
     """
 
     directory: Path
     definitions: Mapping[str, str]
-    _writing: Lock = field(default_factory=Lock, init=False, repr=False, compare=False)
 
     @property
     def _daily(self) -> DayFiles:
@@ -69,16 +67,15 @@ class Ledger:
         table, happened = daily_table(daily), event_table(daily.gpus, events)
         facts = DayFacts(self.definitions, now_s, complete and not daily.unfinished)
         ids = table["device_id"]
-        with self._writing:
-            old, old_events = self._daily.read(day), self._events.read(day)
-            if old is not None:
-                stale = set(DayFacts.decode(old.schema).stale(self.definitions))
-                table = replaced(old.select([n for n in old.column_names if n not in stale]), table, ids)
-            if old_events is not None:
-                happened = replaced(old_events, happened, ids)
-            # Events first: a day counts once it has both files, so a kill in between leaves a day to be retried.
-            self._events.write(day, happened.sort_by([("start_s", "ascending"), ("device_id", "ascending")]), {})
-            self._daily.write(day, table.sort_by("device_id"), facts.encode())
+        old, old_events = self._daily.read(day), self._events.read(day)
+        if old is not None:
+            stale = set(DayFacts.decode(old.schema).stale(self.definitions))
+            table = replaced(old.select([n for n in old.column_names if n not in stale]), table, ids)
+        if old_events is not None:
+            happened = replaced(old_events, happened, ids)
+        # Events first: a day counts once it has both files, so a kill in between leaves a day to be retried.
+        self._events.write(day, happened.sort_by([("start_s", "ascending"), ("device_id", "ascending")]), {})
+        self._daily.write(day, table.sort_by("device_id"), facts.encode())
 
     def read(self, first_day: int, last_day: int) -> tuple[DailyLedger, EventLog]:
         """Every GPU seen in [first_day, last_day] (sorted by device_id, its newest labels), and what happened.
@@ -148,9 +145,8 @@ class Ledger:
 
     def drop_before(self, day: int) -> None:
         """Forget the days before `day`, damaged files included."""
-        with self._writing:
-            self._daily.drop_before(day)
-            self._events.drop_before(day)
+        self._daily.drop_before(day)
+        self._events.drop_before(day)
 
     def _check(self, day: int, daily: DailyLedger, events: EventLog) -> None:
         """Mistakes of the caller; ValueError, because no operator can cure them."""

@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from healthsvc import __version__
 from healthsvc.fleet import Arrays, frozen_array
-from healthsvc.store.atomic import quarantined, set_aside, write_atomically
+from healthsvc.store.atomic import set_aside, write_atomically
 from healthsvc.store.errors import store_error
 
 FORMAT_VERSION = 1
@@ -28,7 +27,8 @@ class Shelf:
     """`models/<name>/<time of training>.npz` with a `.json` of the same name beside it, the newest `keep` of them.
 
     The .json is written last and holds the sha256 of the arrays: without it a training does not count. Methods raise
-    StoreError when the disk refuses. Blind to whether the arrays still suit the forecaster: compare `spec`.
+    StoreError when the disk refuses. Blind to whether the arrays still suit the forecaster: whoever loads them compares
+    the spec they were saved with.
     """
 
     directory: Path
@@ -49,7 +49,6 @@ class Shelf:
         data = buffer.getvalue()
         about = {
             "format_version": FORMAT_VERSION,
-            "software_version": __version__,
             "trained_at_s": trained_at_s,
             "spec": dict(spec),
             "arrays": {key: [str(array.dtype), list(array.shape)] for key, array in arrays.items()},
@@ -65,6 +64,8 @@ class Shelf:
 
     def load_latest(self, name: str, not_after_s: float = math.inf) -> tuple[Arrays, float, Mapping[str, Any]] | None:
         """(arrays, trained_at_s, spec) of the newest training that is whole, read-only; None if there is none.
+
+        spec is as JSON gives it back: a tuple that was saved is a list, and a key is text.
 
         Trainings after `not_after_s` are passed over, so that a replay of the past does not know its future. A damaged
         one is set aside with a warning and the one before it is used.
@@ -83,10 +84,6 @@ class Shelf:
                 why = str(failure)
             self._set_aside(sheet, why)
         return None
-
-    def quarantined(self, name: str) -> list[Path]:
-        """Damaged files that were set aside."""
-        return quarantined(self._folder(name))
 
     def _folder(self, name: str) -> Path:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):

@@ -8,6 +8,7 @@ from math import ceil, floor
 import numpy as np
 
 from healthsvc.fleet import DAY_S, GpuId
+from healthsvc.telemetry.decode import Points
 from healthsvc.telemetry.identity import IDENTITY_LABELS, device_label, gpu_id
 from healthsvc.telemetry.prometheus_api import PrometheusApi
 from healthsvc.telemetry.refusals import TooMuchError
@@ -27,18 +28,33 @@ class Found:
     value: str
 
 
-def find_gpus(api: PrometheusApi, selectors: Sequence[str], start_s: float, end_s: float) -> dict[str, Found]:
-    """device_id -> its newest identity, from the series of `selectors` with a sample in [start, end]."""
+class _Listener:
+    """Asks, and keeps what the server warned of: a partial answer lacks GPUs without saying which."""
+
+    def __init__(self, api: PrometheusApi) -> None:
+        self._api = api
+        self.heard: set[str] = set()
+
+    def points(self, query: str, time_s: int) -> Points:
+        points = self._api.points(query, time_s)
+        self.heard.update(points.warnings)
+        return points
+
+
+def find_gpus(
+    api: PrometheusApi, selectors: Sequence[str], start_s: float, end_s: float
+) -> tuple[dict[str, Found], set[str]]:
+    """device_id -> its newest identity, from the series of `selectors` with a sample in [start, end]; and warnings."""
     found: dict[str, Found] = {}
-    if not selectors:
-        return found
-    edges = [*np.arange(end_s, start_s, -CHUNK_S), start_s]
-    for late, early in pairwise(edges):
-        found = {**_find(api, selectors, early, late), **found}
-    return found
+    listener = _Listener(api)
+    if selectors:
+        edges = [*np.arange(end_s, start_s, -CHUNK_S), start_s]
+        for late, early in pairwise(edges):
+            found = {**_find(listener, selectors, early, late), **found}
+    return found, listener.heard
 
 
-def _find(api: PrometheusApi, selectors: Sequence[str], start_s: float, end_s: float) -> dict[str, Found]:
+def _find(api: _Listener, selectors: Sequence[str], start_s: float, end_s: float) -> dict[str, Found]:
     """As find_gpus, halving the time while the server finds the question too large."""
     end, window = ceil(end_s), max(ceil(end_s) - floor(start_s), 1)
     try:
@@ -50,7 +66,7 @@ def _find(api: PrometheusApi, selectors: Sequence[str], start_s: float, end_s: f
     return {**_find(api, selectors, start_s, middle), **_find(api, selectors, middle, end_s)}
 
 
-def _newest(api: PrometheusApi, selectors: Sequence[str], window_s: int, end_s: int) -> dict[str, Found]:
+def _newest(api: _Listener, selectors: Sequence[str], window_s: int, end_s: int) -> dict[str, Found]:
     query = " or ".join(f"group by ({_BY}) (last_over_time({s}[{window_s}s]))" for s in selectors)
     candidates: dict[str, dict[GpuId, Found]] = {}
     for series in api.points(query, end_s).labels:
@@ -63,7 +79,7 @@ def _newest(api: PrometheusApi, selectors: Sequence[str], window_s: int, end_s: 
     return {d: max(each.values(), key=lambda f: seen.get(f.gpu, -np.inf)) for d, each in candidates.items()}
 
 
-def _last_seen(api: PrometheusApi, selectors: Sequence[str], window_s: int, end_s: int) -> Mapping[GpuId, float]:
+def _last_seen(api: _Listener, selectors: Sequence[str], window_s: int, end_s: int) -> Mapping[GpuId, float]:
     """When each identity last had a sample; asked only where a GPU was moved or renamed inside the window."""
     step = max(60, window_s // 500)
     query = " or ".join(f"max by ({_BY}) (max_over_time(timestamp({s})[{window_s}s:{step}s]))" for s in selectors)
@@ -75,19 +91,22 @@ def _last_seen(api: PrometheusApi, selectors: Sequence[str], window_s: int, end_
     return seen
 
 
-def find_span(api: PrometheusApi, selectors: Sequence[str], now_s: float) -> tuple[float, float] | None:
-    """First and last moment with samples of `selectors`, or None.
+def find_span(
+    api: PrometheusApi, selectors: Sequence[str], now_s: float
+) -> tuple[tuple[float, float] | None, set[str]]:
+    """First and last moment with samples of `selectors`, or None; and warnings.
 
     Day by day from the server's index, then to five minutes by one query at each end. Where the index knows only a
     block (Prometheus: up to 31 days once compacted), the first moment may be that block's start: never too late.
     """
+    listener = _Listener(api)
     if not selectors:
-        return None
+        return None, listener.heard
     now = now_s + DAY_S
     edges = [now - k * DAY_S for k in range(0, LOOK_BACK_DAYS + 1, _PROBE_DAYS)]
     held = [(early, late) for late, early in pairwise(edges) if api.present(selectors, early, late)]
     if not held:
-        return None
+        return None, listener.heard
     (first, first_end), (last_start, last) = held[-1], held[0]
     for _ in range(5):  # 30 days to a day
         middle = (first + first_end) / 2
@@ -96,12 +115,12 @@ def find_span(api: PrometheusApi, selectors: Sequence[str], now_s: float) -> tup
         last_start, last = (middle, last) if api.present(selectors, middle, last) else (last_start, middle)
     last = min(last, now_s)
     # VictoriaMetrics' index knows whole days (UTC), so each end may lie up to a day outside its bracket.
-    begin = _edge(api, selectors, "min", first, first_end + DAY_S)
-    end = _edge(api, selectors, "max", last_start - DAY_S, last)
-    return (begin if begin is not None else first, end if end is not None else last)
+    begin = _edge(listener, selectors, "min", first, first_end + DAY_S)
+    end = _edge(listener, selectors, "max", last_start - DAY_S, last)
+    return (begin if begin is not None else first, end if end is not None else last), listener.heard
 
 
-def _edge(api: PrometheusApi, selectors: Sequence[str], which: str, start_s: float, end_s: float) -> float | None:
+def _edge(api: _Listener, selectors: Sequence[str], which: str, start_s: float, end_s: float) -> float | None:
     """The first ("min") or last ("max") sample time among those seen at five-minute instants of [start, end]."""
     window = ceil(end_s - start_s) + 300
     times = (f"{which}_over_time({which}(timestamp({s}))[{window}s:300s])" for s in selectors)

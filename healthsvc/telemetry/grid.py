@@ -34,6 +34,11 @@ class CounterCarry:
         return CounterCarry(row, {signal: np.append(last, unknown) for signal, last in self.last.items()}), rows
 
 
+def step_of(times_s: NDArray[np.float64], given_s: float | None, alone_s: float) -> float:
+    """Width of a column: as given, else the spacing of the grid; `alone_s` for a column alone, which has none."""
+    return given_s or (float(times_s[1] - times_s[0]) if len(times_s) > 1 else alone_s)
+
+
 def uniform_times(start_s: float, end_s: float, step_s: float) -> NDArray[np.float64]:
     """Multiples of the step in (start, end]: windows that join have no column twice."""
     first = np.floor(start_s / step_s) + 1

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
@@ -21,7 +21,6 @@ T = TypeVar("T")
 
 RETRIED_STATUSES = frozenset({429, 500, 502, 503, 504})
 LONGEST_PAUSE_S = 60.0  # a server that asks for more is not asked again in this exchange
-BODY_BYTES = 64 * 2**20
 _PIECE_BYTES = 2**20
 
 
@@ -178,7 +177,7 @@ class Exchanger:
     session: requests.Session
     timeout_s: float
     attempts: int
-    most_bytes: int = field(default=BODY_BYTES)
+    most_bytes: int
 
     def __call__(self, method: str, url: str, **request: Any) -> Answer:
         """The answer; after the last attempt also a 429 or 5xx. Redirects are answers too: a POST would lose its body.

@@ -11,7 +11,7 @@ import requests
 from numpy.typing import NDArray
 
 from healthsvc.config import PrometheusSettings
-from healthsvc.fleet import DAY_S, GpuId, Placement, PlaceSeries, Signal, first_rows
+from healthsvc.fleet import DAY_S, MINUTE_S, GpuId, Placement, PlaceSeries, Signal, first_rows
 from healthsvc.telemetry.catalogue import (
     ENVIRONMENT_ROWS,
     GPU_ROWS,
@@ -22,6 +22,7 @@ from healthsvc.telemetry.catalogue import (
 from healthsvc.telemetry.decode import Samples
 from healthsvc.telemetry.discovery import Found, find_gpus, find_span
 from healthsvc.telemetry.fetch import Ask, Fetcher
+from healthsvc.telemetry.grid import step_of
 from healthsvc.telemetry.identity import DEVICE_LABELS, device_id, place_name
 from healthsvc.telemetry.merge import merge_samples
 from healthsvc.telemetry.prometheus_api import PrometheusApi
@@ -61,13 +62,10 @@ class PrometheusSource:
         self._fetch = Fetcher(self._api, settings.samples_a_query, settings.concurrency)
         self._devices: dict[str, Found] = {}
         self._names = _Names()
-
-    def check(self) -> None:
-        """Whether the server answers queries. Raises SourceError."""
-        self._api.check()
+        self._heard: set[str] = set()  # warnings that no grid has carried yet
 
     def metrics(self, start_s: float, end_s: float) -> frozenset[str]:
-        """Names of all metrics in [start, end], asked at most once an hour. Raises SourceError."""
+        """Names of all metrics in [start, end], asked anew once they are NAMES_FRESH_S old. Raises SourceError."""
         if not self._names.hold(start_s, end_s):
             start, end = min(start_s, end_s - _NAMES_REACH_S), end_s + 2 * NAMES_FRESH_S
             names = self._api.metric_names(start, end)
@@ -78,7 +76,8 @@ class PrometheusSource:
         """Every GPU with a liveness or XID sample in [start, end], in order of device_id. Raises SourceError."""
         names = self.metrics(start_s, end_s)
         selectors = [self._selector(m) for m in PRESENCE_METRICS if m in names]
-        found = find_gpus(self._api, selectors, start_s, end_s)
+        found, warnings = find_gpus(self._api, selectors, start_s, end_s)
+        self._heard |= warnings
         # A GPU whose labels have not changed stays the same object: comparing whole fleets then costs next to nothing.
         found = {device: known if (known := self._devices.get(device)) == one else one for device, one in found.items()}
         self._devices = {**self._devices, **found}
@@ -91,16 +90,19 @@ class PrometheusSource:
     def span(self) -> tuple[float, float] | None:
         """First and last moment with GPU samples (find_span tells how exact), if any. Raises SourceError."""
         now_s = float(self._api.points("vector(time())").values[0])
-        return find_span(self._api, [self._selector(m) for m in PRESENCE_METRICS], now_s)
+        span, warnings = find_span(self._api, [self._selector(m) for m in PRESENCE_METRICS], now_s)
+        self._heard |= warnings
+        return span
 
     def read(
         self, times_s: NDArray[np.float64], gpus: Sequence[GpuId] | None = None, step_s: float | None = None
     ) -> RawGrid:
         """Samples on the uniform grid `times_s` for `gpus`, or for every GPU found there. Raises SourceError.
 
-        A signal that no GPU has here is absent. One column alone is 60 s wide unless `step_s` says otherwise.
+        A signal that no GPU has here is absent. One column alone is 60 s wide unless `step_s` says otherwise. The
+        warnings are those of this read and of every discovery since the last one: a partial answer there loses GPUs.
         """
-        step_s = step_s or (float(times_s[1] - times_s[0]) if len(times_s) > 1 else 60.0)
+        step_s = step_of(times_s, step_s, MINUTE_S)
         start_s, end_s = float(times_s[0]) - step_s, float(times_s[-1])
         if gpus is None:
             gpus = self.discover(start_s, end_s)
@@ -122,13 +124,14 @@ class PrometheusSource:
 
         fetched = self._fetch(self._asks(self.metrics(start_s, end_s), gpus), times_s, step_s, take)
         environment = {row.signal: _places(row, answers, times_s, step_s) for row, answers in surroundings.items()}
+        heard, self._heard = self._heard, set()
         return RawGrid(
             tuple(gpus),
             times_s,
             _coalesced(grids),
             {signal: places for signal, places in environment.items() if places.names},
             fetched.samples,
-            tuple(sorted(fetched.warnings)),
+            tuple(sorted(fetched.warnings | heard)),
         )
 
     def _asks(self, names: frozenset[str], gpus: Sequence[GpuId]) -> list[Ask]:

@@ -1,4 +1,4 @@
-"""The questions asked of a Prometheus HTTP API. Every failure is a SourceError; every warning is kept."""
+"""The questions asked of a Prometheus HTTP API. Every failure is a SourceError."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -29,7 +29,10 @@ _STATUS = re.compile(r"HTTP Status Code (\d+) \((.*)\)", re.DOTALL)
 
 
 class PrometheusApi:
-    """Queries through our own exchanger; names and label values through prometheus-api-client, on the same session."""
+    """Queries through our own exchanger; names of metrics through prometheus-api-client, on the same session.
+
+    Answers to queries carry the server's warnings. Blind to those beside names: prometheus-api-client drops them.
+    """
 
     def __init__(self, settings: PrometheusSettings, session: requests.Session | None = None) -> None:
         if settings.url is None:
@@ -46,10 +49,6 @@ class PrometheusApi:
         session.mount(self._url, adapter)  # PrometheusConnect has put its own in front of ours
         most_bytes = 2**24 + BYTES_A_SAMPLE * settings.samples_a_query
         self._exchange = Exchanger(session, settings.timeout_s, settings.attempts, most_bytes)
-
-    def check(self) -> None:
-        """Ask the smallest question there is. Raises SourceError."""
-        self._connected(lambda: self._connect.custom_query("vector(1)"))
 
     def metric_names(self, start_s: float, end_s: float) -> frozenset[str]:
         """Names of the metrics with series in [start, end], give or take a block."""

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from healthsvc.fleet import DAY_S, GpuId, Placement, align_rows, first_rows
-from healthsvc.telemetry.grid import uniform_times
+from healthsvc.fleet import DAY_S, GpuId, Placement, align_rows, first_rows, join_places
+from healthsvc.telemetry.grid import step_of, uniform_times
 from healthsvc.telemetry.source import RawGrid, Source
 
 KEPT_CHUNKS = 2
@@ -51,9 +51,9 @@ class ReadAhead:
         self, times_s: NDArray[np.float64], gpus: Sequence[GpuId] | None = None, step_s: float | None = None
     ) -> RawGrid:
         """The columns `times_s`, as the source itself would give them. Raises SourceError."""
-        step_s = step_s or (float(times_s[1] - times_s[0]) if len(times_s) > 1 else None)
+        step_s = step_of(times_s, step_s, 0.0)
         if not step_s or self.chunk_s % step_s or not len(times_s):
-            return self.whole.read(times_s, self.only if gpus is None else gpus, step_s)
+            return self.whole.read(times_s, self.only if gpus is None else gpus, step_s or None)
         numbers = np.ceil(times_s / self.chunk_s).astype(np.int64) - 1  # chunk n holds (n, n + 1] x chunk_s
         parts = []
         for number in np.unique(numbers).tolist():
@@ -108,19 +108,6 @@ def _joined(parts: Sequence[RawGrid]) -> RawGrid:
     aligned = [_rows(part, gpus) for part in parts]
     shapes = [(len(gpus), len(part.times_s)) for part in parts]
     signals = {signal for part in parts for signal in part.values}
-    environment = {}
-    for signal in {signal for part in parts for signal in part.environment}:
-        known = [part.environment.get(signal) for part in parts]
-        layer = next(series.layer for series in known if series is not None)
-        names = tuple(sorted({name for series in known if series is not None for name in series.names}))
-        blocks = []
-        for series, (_, width) in zip(known, shapes, strict=True):
-            number = {} if series is None else {name: row for row, name in enumerate(series.names)}
-            rows = np.array([number.get(name, -1) for name in names], np.intp)
-            values = np.zeros((0, width), np.float32) if series is None else series.values
-            blocks.append(align_rows(values, rows))
-        first = next(series for series in known if series is not None)
-        environment[signal] = replace(first, layer=layer, names=names, values=np.concatenate(blocks, axis=1))
     return RawGrid(
         gpus,
         np.concatenate([part.times_s for part in parts]),
@@ -131,7 +118,7 @@ def _joined(parts: Sequence[RawGrid]) -> RawGrid:
             )
             for signal in signals
         },
-        environment,
+        join_places([(part.environment, len(part.times_s)) for part in parts]),
         sum(part.samples for part in parts),
         tuple(sorted({warning for part in parts for warning in part.warnings})),
     )

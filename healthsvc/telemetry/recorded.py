@@ -9,8 +9,7 @@ environment/YYYY-MM-DD.parquet    layer, name, time_s, and a column a signal
 import csv
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -20,18 +19,30 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from healthsvc.fleet import DAY_S, ENVIRONMENT, GPU_SIGNALS, LAYERS, GpuId, Placement, PlaceSeries, Signal
+from healthsvc.fleet import (
+    DAY_S,
+    ENVIRONMENT,
+    GPU_SIGNALS,
+    LAYERS,
+    GpuId,
+    Placement,
+    PlaceSeries,
+    Signal,
+    day_name,
+    join_places,
+)
+from healthsvc.telemetry.grid import step_of
 from healthsvc.telemetry.source import RawGrid, SourceError
 
 FORMAT_VERSION = 1
-GPU_COLUMNS = ("device_id", "hostname", "index", "product", "slot", "cluster")
+GPU_COLUMNS = tuple(field.name for field in fields(GpuId))
 DAYS_KEPT = 2  # a window of some hours touches two days at most, and replay asks for the same ones again and again
 CURE = "Write it anew with `healthsvc simulate`, or give another folder"
 
 
 def day_file(folder: Path, day: int) -> Path:
     """The file of one UTC day, given in days since 1970-01-01."""
-    return folder / f"{datetime.fromtimestamp(day * DAY_S, UTC):%Y-%m-%d}.parquet"
+    return folder / f"{day_name(day)}.parquet"
 
 
 @dataclass(frozen=True)
@@ -95,7 +106,7 @@ class RecordedSource:
         """Samples on the grid `times_s` for `gpus` (one that is not in the recording is all NaN), or for every GPU that
         has any there; environment of all places. A column is the last sample in (t - step, t]. Raises SourceError.
         """
-        step_s = step_s or (float(times_s[1] - times_s[0]) if len(times_s) > 1 else self.step_s)
+        step_s = step_of(times_s, step_s, self.step_s)
         parts: list[tuple[_Day, slice]] = []
         if len(times_s):
             for number in self._days_in(times_s[0] - step_s, times_s[-1]):
@@ -117,16 +128,14 @@ class RecordedSource:
         return RawGrid(wanted, times_s, MappingProxyType(values), self._environment(parts, grid), samples)
 
     def _environment(self, parts: list[tuple[_Day, slice]], grid: "_Grid") -> Mapping[Signal, PlaceSeries]:
+        stretches = [
+            ({s: replace(p, values=p.values[:, part]) for s, p in day.places.items()}, part.stop - part.start)
+            for day, part in parts
+        ]
         places = {}
-        for signal, series in {s: p for day, _ in parts for s, p in day.places.items()}.items():
-            found = [
-                day.places[signal].values[:, part]
-                if signal in day.places and day.places[signal].names == series.names
-                else None
-                for day, part in parts
-            ]
-            laid = grid.lay(_joined(found, parts, len(series.names)), np.arange(len(series.names)))
-            places[signal] = PlaceSeries(series.layer, series.names, laid.astype(np.float32))
+        for signal, series in join_places(stretches).items():
+            laid = grid.lay(series.values, np.arange(len(series.names)))
+            places[signal] = replace(series, values=laid.astype(np.float32))
         return MappingProxyType(places)
 
     def _days_in(self, start_s: float, end_s: float) -> Iterator[int]:

@@ -9,7 +9,7 @@ from healthsvc.features.daily import DAILY_FEATURES
 from healthsvc.fleet import DAY_S, OPEN, DailyLedger, EventKind, EventLog, FleetHistory, FleetWindow, Signal
 
 WEEK_S = 7 * DAY_S
-FATAL_CODES = (48.0, 63.0, 79.0, 119.0)
+CODES = (48.0, 63.0, 79.0, 119.0)  # double-bit error, remap recorded, off the bus, GSP timeout
 
 
 def silenced(history: FleetHistory, rows: NDArray[np.bool_], ledger: bool = True) -> FleetHistory:
@@ -42,11 +42,11 @@ def without_signals(history: FleetHistory, signals: frozenset[Signal]) -> FleetH
 
 
 def alarmed(history: FleetHistory, rows: NDArray[np.bool_]) -> FleetHistory:
-    """The GPUs `rows` [gpu] read far higher in every signal and feature, and every kind of event strikes them."""
+    """The GPUs `rows` [gpu] read higher in every signal and feature, and every kind of event strikes them."""
     loud = rows[:, None]
     recent, daily = history.recent, history.daily
-    values = {s: np.where(loud, v * 1.3 + 1, v).astype(v.dtype) for s, v in recent.values.items()}
-    features = {k: np.where(loud, v * 0.9 + 1, v).astype(v.dtype) for k, v in daily.features.items()}
+    values = {s: np.where(loud, v + 0.3 * np.abs(v) + 1, v).astype(v.dtype) for s, v in recent.values.items()}
+    features = {k: np.where(loud, v + 0.1 * np.abs(v) + 1, v).astype(v.dtype) for k, v in daily.features.items()}
     return replace(
         history,
         recent=replace(recent, values=values),
@@ -56,8 +56,8 @@ def alarmed(history: FleetHistory, rows: NDArray[np.bool_]) -> FleetHistory:
 
 
 def _everything(rows: NDArray[np.intp], start_s: float) -> EventLog:
-    """One event of every kind for each of `rows`, and one of each fatal code; still open."""
-    kinds = [(kind, 1.0) for kind in EventKind if kind != EventKind.XID] + [(EventKind.XID, c) for c in FATAL_CODES]
+    """One event of every kind for each of `rows`, and one of each of CODES; still open."""
+    kinds = [(kind, 1.0) for kind in EventKind if kind != EventKind.XID] + [(EventKind.XID, c) for c in CODES]
     row = np.repeat(rows, len(kinds)).astype(np.int32)
     start = np.full(len(row), start_s)
     return EventLog(

@@ -1,14 +1,15 @@
 """How forecasts, states and histories are compared, and how a broken rule is put into words."""
 
 import io
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeGuard, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from healthsvc.fleet import DAY_S, HORIZONS_S, LAYERS, Arrays, FleetHistory, Forecast, Topology
-from healthsvc.forecasters.base import Forecaster
+from healthsvc.forecasters.base import DomainForecaster, Forecaster
 
 RTOL, ATOL = 1e-5, 1e-9  # float32, and sums taken in another order
 HORIZONS = (3600.0, *HORIZONS_S, 90 * DAY_S)  # more than the usual ones: a horizon is an argument
@@ -41,29 +42,78 @@ def known(forecast: Forecast) -> NDArray[np.bool_]:
     return np.asarray(~np.isnan(forecast.cumulative_hazard).all(axis=(1, 2)))
 
 
-def differing_rows(one: NDArray[Any], other: NDArray[Any]) -> NDArray[np.intp]:
-    """Rows that are not equal within float32 rounding; NaN equals NaN."""
-    close = np.isclose(one, other, rtol=RTOL, atol=ATOL, equal_nan=True)
-    return np.flatnonzero(~close.reshape(len(close), -1).all(axis=1)) if close.size else np.zeros(0, np.intp)
+@dataclass(frozen=True)
+class Said:
+    """What was said, by name: of each GPU (device_id) or domain (layer:name), in order of name.
+
+    values: every array of the forecast, the first axis along `names`; so no order of GPUs or domains is left in it.
+    """
+
+    names: tuple[str, ...]
+    values: Mapping[str, NDArray[Any]]
+
+    def of(self, name: str) -> "Said":
+        """What was said of one; nothing if it was not among them."""
+        rows = [row for row, known in enumerate(self.names) if known == name]
+        return Said((name,) * len(rows), {field: values[rows] for field, values in self.values.items()})
 
 
-def require_equal_rows(
-    left: Forecast, right: Forecast, rows: NDArray[np.intp], because: str, exact: bool = False
-) -> None:
-    """Both forecasts say the same about `rows`; the sentence names the first field, GPU row and numbers that differ."""
-    one, other = fields(left), fields(right)
-    require(one.keys() == other.keys(), f"{because}, but the fields became {sorted(other)} from {sorted(one)}")
-    for name, values in one.items():
-        a, b = values[rows], other[name][rows]
-        require(a.shape == b.shape, f"{because}, but {name} went from shape {a.shape} to {b.shape}")
-        if exact and a.tobytes() == b.tobytes():
+def of_gpus(forecaster: Forecaster | DomainForecaster) -> TypeGuard[Forecaster]:
+    """Whether it forecasts GPUs, rather than domains: these alone can be projected."""
+    return hasattr(forecaster, "project")
+
+
+def said(forecaster: Forecaster | DomainForecaster, state: Arrays, history: FleetHistory) -> Said:
+    """The forecast of either kind of forecaster, made comparable."""
+    ids = [gpu.device_id for gpu in history.gpus]
+    if of_gpus(forecaster):
+        return _by_name(ids, fields(forecaster.forecast(state, history, HORIZONS)))
+    forecast = cast(DomainForecaster, forecaster).forecast(state, history)
+    members = [" ".join(sorted(ids[row] for row in rows.tolist())) for rows in forecast.members]
+    values = {
+        "probability_at_least_k": forecast.probability_at_least_k,
+        "expected_lost_gpu_hours": forecast.expected_lost_gpu_hours,
+        "throttling": forecast.throttling,
+        "members": np.array(members, np.str_),
+    }
+    return _by_name([f"{layer}:{name}" for layer, name in forecast.domains], values)
+
+
+def _by_name(names: Sequence[str], values: Mapping[str, NDArray[Any]]) -> Said:
+    order = np.argsort(np.array(names, np.str_), kind="stable")
+    return Said(tuple(names[i] for i in order.tolist()), {field: array[order] for field, array in values.items()})
+
+
+def said_anew(forecaster: Forecaster | DomainForecaster, history: FleetHistory) -> Said:
+    """Fit and forecast on the same history."""
+    return said(forecaster, forecaster.fit(history), history)
+
+
+def require_equal(one: Said, other: Said, because: str, exact: bool = False) -> None:
+    """Both say the same; the sentence names the first field, name and numbers that differ.
+
+    Equal within float32 rounding, NaN to NaN; to the last bit if `exact`.
+    """
+    apart = sorted({*one.names} ^ {*other.names})
+    require(one.names == other.names, f"{because}, but {apart} are forecast only once")
+    a_fields, b_fields = sorted(one.values), sorted(other.values)
+    require(a_fields == b_fields, f"{because}, but the fields became {b_fields} from {a_fields}")
+    for field, a in one.values.items():
+        b = other.values[field]
+        require(a.shape == b.shape, f"{because}, but {field} went from shape {a.shape} to {b.shape}")
+        if a.tobytes() == b.tobytes():
             continue
-        bad = differing_rows(a, b)
-        if exact and not len(bad):
-            bad = np.array([0])  # equal within rounding, yet not the same bits
+        same = np.zeros(a.shape, bool) if exact else _close(a, b)
+        bad = np.flatnonzero(~same.reshape(len(a), -1).all(axis=1))
         if len(bad):
             row = bad[0]
-            raise AssertionError(f"{because}, but {name} of row {rows[row]} went from {a[row]} to {b[row]}")
+            raise AssertionError(f"{because}, but {field} of {one.names[row]} went from {a[row]} to {b[row]}")
+
+
+def _close(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.bool_]:
+    if a.dtype.kind != "f":
+        return np.asarray(a == b)
+    return np.asarray(np.isclose(a, b, rtol=RTOL, atol=ATOL, equal_nan=True))
 
 
 def arrays_of(history: FleetHistory) -> Iterator[tuple[str, NDArray[Any]]]:

@@ -1,6 +1,6 @@
 """Runs cycles of `decide`, for sentences such as "three hours of this, then that"."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from healthsvc.alerts import AlertPolicy, AlertState, Decision, Held, decide
@@ -20,9 +20,9 @@ class Cycles:
     state: AlertState = field(default_factory=lambda: AlertState(started_s=NOW_S - 1e6, last_s=NOW_S - STEP_S))
     last: Decision | None = None
 
-    def once(self, report: RiskReport, repaired: Mapping[str, str] | None = None) -> Decision:
+    def once(self, report: RiskReport) -> Decision:
         """One cycle; time moves on afterwards."""
-        self.last = decide(self.state, replace(report, as_of_s=self.now_s), self.now_s, self.policy, repaired)
+        self.last = decide(self.state, replace(report, as_of_s=self.now_s), self.now_s, self.policy)
         self.state = self.last.state
         self.now_s += STEP_S
         return self.last

@@ -109,8 +109,11 @@ def test_a_predicted_escalation_passes_a_flood() -> None:
     cycles = Cycles()
     worse = with_probability(CALM, 31, "memory", week=0.3, terminal_week=0.2)
     cycles.run(with_probability(CALM, 31, "memory", week=0.3), 3 * HOUR_S)
-    cycles.run(worse, 3 * HOUR_S - 2 * STEP_S)
-    assert ("GpuFailurePredicted", "memory", "T1") in names(cycles.run(lost(worse, 20), STEP_S))
+    cycles.run(worse, 3 * HOUR_S - STEP_S)
+    assert sorted(names(cycles.once(lost(worse, 20)))) == [
+        ("GpuFailurePredicted", "memory", "T1"),
+        ("HealthsvcAlertFlood", "", ""),
+    ]
 
 
 def test_a_flood_alert_ends_ten_minutes_after_the_last_folded_one() -> None:
@@ -125,6 +128,88 @@ def test_what_is_few_enough_fires_once_the_flood_window_has_passed() -> None:
     cycles.once(lost(CALM, 12))
     decision = cycles.run(lost(CALM, 5), 20 * MINUTE_S)
     assert names(decision) == [("GpuFailurePredicted", "device_loss", "T2")] * 5
+
+
+def lasting(count: int, first: int = 0) -> RiskReport:
+    """GPUs of a hundred that have been at watch from the start and stay there."""
+    report = calm_report(100)
+    for row in range(first, first + count):
+        report = with_probability(report, row, "thermal", week=0.001, month=0.02)
+    return report
+
+
+def test_a_flood_that_lasts_keeps_no_later_alert_waiting() -> None:
+    cycles = Cycles()
+    watched = lasting(12)
+    cycles.run(watched, 5 * HOUR_S)
+    later = changed(watched, "lost_s", 50, watched.as_of_s - 60)
+    assert ("GpuFailurePredicted", "device_loss", "T2") in names(cycles.once(later))
+    assert reasons(cycles.once(later)) == set()
+
+
+def test_folded_alerts_follow_after_a_window_and_no_more_than_the_limit_in_each() -> None:
+    cycles = Cycles()
+    watched = lasting(23)
+    decision = cycles.run(watched, 3 * HOUR_S)
+    counts = [len(decision.firing)]
+    for _ in range(4):
+        decision = cycles.once(watched)  # a cycle is as long as the window
+        counts.append(names(decision).count(("GpuDegrading", "thermal", "")))
+    assert counts == [1, 10, 20, 23, 23]
+    assert not decision.held
+    assert all(case.folded_s is None for case in decision.state.cases.values())
+
+
+def test_of_the_folded_the_gravest_follow_first() -> None:
+    cycles = Cycles()
+    watched = lasting(11)
+    cycles.run(watched, 3 * HOUR_S)
+    cycles.now_s -= STEP_S / 2
+    both = changed(watched, "lost_s", slice(40, 60), watched.as_of_s - 60)
+    cycles.once(both)
+    cycles.now_s += STEP_S / 2
+    assert names(cycles.once(both)).count(("GpuFailurePredicted", "device_loss", "T2")) == 10
+
+
+def test_between_two_windows_a_folded_alert_waits() -> None:
+    cycles = Cycles()
+    cycles.once(lost(CALM, 12))
+    for _ in range(9):
+        cycles.now_s -= STEP_S - 60  # a cycle a minute
+        (alert,) = cycles.once(lost(CALM, 12)).firing
+        assert alert.alertname == "HealthsvcAlertFlood"
+    cycles.now_s -= STEP_S - 60
+    assert len(cycles.once(lost(CALM, 12)).firing) == 10 + 1
+    cycles.now_s -= STEP_S - 60
+    assert len(cycles.once(lost(CALM, 12)).firing) == 10 + 1
+    assert "GPU-0011" in cycles.state.cases["flood"].alert.annotations["description"]  # type: ignore[union-attr]
+
+
+def test_a_folded_condition_that_ends_is_new_when_it_comes_back() -> None:
+    cycles = Cycles()
+    cycles.once(lost(CALM, 12))
+    cycles.once(CALM)
+    assert reasons(cycles.once(lost(CALM, 12))) == {Held.FLOOD}
+
+
+def test_a_folded_alert_that_turns_into_a_terminal_fact_fires_at_once() -> None:
+    cycles = Cycles()
+    cycles.once(lost(CALM, 12))
+    cycles.now_s -= STEP_S - 60
+    worse = changed(lost(CALM, 12), "terminal", (3, 2), True)
+    assert ("GpuFailurePredicted", "device_loss", "T1") in names(cycles.once(worse))
+
+
+def test_what_stood_before_an_outage_is_no_flood_after_it() -> None:
+    cycles = Cycles()
+    watched = lasting(25)
+    before = cycles.run(watched, 4 * HOUR_S)
+    assert len(before.firing) == 25
+    cycles.state = take_over(cycles.state, cycles.now_s, "prometheus").state
+    cycles.now_s += DAY_S
+    after = cycles.once(watched)
+    assert names(after) == names(before)
+    assert Held.FLOOD not in reasons(after)
 
 
 def test_after_hours_without_cycles_one_unknown_alert_takes_over_and_names_what_stood() -> None:

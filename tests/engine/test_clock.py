@@ -44,13 +44,24 @@ def test_a_stop_ends_the_wait_at_once(clock: LiveClock | ReplayClock) -> None:
 
 
 def test_a_replay_goes_through_every_step_and_ends_with_the_recording() -> None:
-    clock = ReplayClock(from_s=1030.0, speed=1e6, step_s=60.0, until_s=1200.0)
+    clock = ReplayClock(from_s=1030.0, speed=1e6, step_s=60.0, until_s=lambda: 1200.0)
     at_s: float | None = clock.first_s()
     heard = []
     while at_s is not None:
         heard.append(at_s)
         at_s = clock.next_s(at_s, Event())
     assert heard == [1020.0, 1080.0, 1140.0, 1200.0]
+
+
+def test_a_replay_whose_end_is_not_known_yet_begins_and_ends_once_it_is() -> None:
+    answers = iter([None, None, 180.0])
+    clock = ReplayClock(from_s=0.0, speed=1e6, step_s=60.0, until_s=lambda: next(answers))
+    heard: list[float] = []
+    at_s: float | None = clock.first_s()
+    while at_s is not None:
+        heard.append(at_s)
+        at_s = clock.next_s(at_s, Event())
+    assert heard == [0.0, 60.0, 120.0, 180.0]
 
 
 def test_a_replay_is_no_faster_than_asked() -> None:

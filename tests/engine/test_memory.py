@@ -1,6 +1,7 @@
 """What the service remembers minute by minute is what it would read back: nothing is lost, doubled or mixed up."""
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,19 +9,17 @@ import numpy as np
 import pytest
 
 from healthsvc.engine.digest import digest_day
-from healthsvc.engine.joins import empty_ledger, joined_days, joined_places
+from healthsvc.engine.joins import empty_ledger, joined_days
 from healthsvc.engine.memory import FleetMemory
 from healthsvc.engine.recall import recall
 from healthsvc.features.daily import definitions
-from healthsvc.fleet import DAY_S, EventKind, GpuId, Placement, PlaceSeries, Signal
+from healthsvc.fleet import DAY_S, HOUR_S, EventKind, GpuId, Placement, Signal
 from healthsvc.store import Ledger, StoreError
 from healthsvc.telemetry.recorded import RecordedSource
 from healthsvc.telemetry.source import RawGrid, Source, SourceError
 from tests.engine.recordings import START_DAY, START_S, STEP_S, settings_for
 from tests.engine.sources import ArraySource, assert_same_history, by_device, steady_source
 from tests.histories import make_daily, make_gpus
-
-HOUR_S = 3600.0
 
 
 def ignore(raw: RawGrid) -> None:
@@ -129,17 +128,21 @@ def test_todays_row_is_the_unfinished_last_column(tiny: RecordedSource, ledger: 
 
 
 def test_todays_row_is_renewed_by_the_hour_and_by_every_event(tiny: RecordedSource, ledger: Ledger) -> None:
-    memory = remember(tiny, ledger, START_S + 9.3 * DAY_S)
-    kept = memory.history().daily
-    seen: list[tuple[float, bool]] = []
-    for now_s in live(memory, tiny, ledger, START_S + 9.3 * DAY_S + 2 * HOUR_S):
-        events = len(memory.events)
-        daily = memory.history().daily
-        if daily is not kept:
-            seen.append((now_s, events > 0))
-            kept = daily
-    assert len(seen) >= 2
-    assert kept.exposure_h[0, -1] > 8.0
+    """As far as there is a new ten-minute summary: without one it would come out the same."""
+    memory = remember(tiny, ledger, START_S + 9.25 * DAY_S)
+    kept, asked_s, until_s, events = memory.history().daily, memory.now_s, memory.digested_s, len(memory.events)
+    hourly = by_event = 0
+    for now_s in live(memory, tiny, ledger, START_S + 9.35 * DAY_S):
+        news, events = len(memory.events) > events, len(memory.events)
+        hour_is_over = now_s - asked_s >= HOUR_S
+        renewed = memory.history().daily is not kept
+        assert renewed == ((news or hour_is_over) and memory.digested_s > until_s), now_s
+        asked_s = now_s if news or hour_is_over else asked_s
+        if renewed:
+            kept, until_s = memory.history().daily, memory.digested_s
+            hourly, by_event = hourly + (not news), by_event + (not hour_is_over)
+    assert hourly >= 1
+    assert by_event >= 1
 
 
 def test_a_finished_day_is_written_once_and_the_next_begins_empty(tiny: RecordedSource, ledger: Ledger) -> None:
@@ -180,10 +183,62 @@ def test_a_source_that_does_not_answer_changes_nothing(ledger: Ledger) -> None:
     np.testing.assert_allclose(np.diff(memory.recent.times_s), STEP_S)
 
 
+def short(memory: FleetMemory, train_days: int) -> FleetMemory:
+    """The memory with another span of training; the smallest that settings allow is longer than the recording."""
+    history = memory.settings.history.model_copy(update={"train_days": train_days})
+    memory.settings = memory.settings.model_copy(update={"history": history})
+    return memory
+
+
+def test_a_service_that_never_stops_forgets_events_as_a_restart_would(patchy: RecordedSource, tmp_path: Path) -> None:
+    ledger = backfilled(patchy, tmp_path, range(START_DAY + 1, START_DAY + 4))
+    memory = short(remember(patchy, ledger, START_S + 4.9 * DAY_S), 3)
+    assert memory.events.start_s.min() < START_S + 2 * DAY_S
+    run(memory, patchy, ledger, START_S + 6.1 * DAY_S)
+    settings = memory.settings
+    fresh = recall(patchy, ledger, memory.now_s, settings, patchy.placement(), ignore)
+    assert memory.events.start_s.min() >= START_S + 3 * DAY_S
+    memory._daily = None
+    assert_same_history(memory.history().take(memory.roster.rows_of(fresh.gpus)), fresh.history())
+
+
+def test_a_step_that_breaks_off_after_its_columns_loses_no_event(tiny: RecordedSource, tmp_path: Path) -> None:
+    """Three steps of half an hour fail at what comes after their columns; a GPU is lost in the second of them."""
+    found = []
+    for broken in (False, True):
+        ledger = Ledger(tmp_path / str(broken), definitions())
+        memory = remember(tiny, ledger, START_S + 9.08 * DAY_S // 600 * 600)
+        for _ in range(3):
+            topology = memory.topology
+            if broken:
+                memory.topology = None  # type: ignore[assignment]
+            with pytest.raises(AttributeError) if broken else nullcontext():
+                memory.advance(tiny, memory.now_s + HOUR_S / 2, ignore)
+            memory.topology = topology
+        memory.advance(tiny, memory.now_s + 2 * STEP_S, ignore)
+        found.append(memory.history())
+    assert len(found[0].events.of(EventKind.LOST)) == 1
+    assert_same_history(*found)
+
+
+def test_a_day_read_again_is_what_a_restart_would_read(
+    patchy: RecordedSource, tiny: RecordedSource, tmp_path: Path
+) -> None:
+    """Every seventh sample was late."""
+    late = START_DAY + 7
+    ledger = backfilled(patchy, tmp_path, range(START_DAY + 5, START_DAY + 9))
+    memory = remember(patchy, ledger, START_S + 9.2 * DAY_S)
+    digest_day(tiny, ledger, late, memory.now_s, STEP_S, 1024, tiny.placement())
+    memory.replace_day(late, *ledger.read(late, late))
+    column = memory.finished.days.tolist().index(late)
+    np.testing.assert_allclose(memory.finished.completeness[:, column], 1.0)
+    fresh = remember(patchy, ledger, memory.now_s)
+    assert_same_history(memory.history().take(memory.roster.rows_of(fresh.gpus)), fresh.history())
+
+
 def test_days_beyond_the_training_span_are_forgotten(tiny: RecordedSource, ledger: Ledger) -> None:
     memory = remember(tiny, ledger, START_S + 1.9 * DAY_S)
-    few = memory.settings.model_copy(update={"history": memory.settings.history.model_copy(update={"train_days": 7})})
-    memory.settings = few
+    memory = short(memory, 7)
     memory.finished = replace(make_daily(memory.gpus, 9, {}), days=START_DAY - 8 + np.arange(9))
     memory.advance(tiny, START_S + 2.1 * DAY_S, ignore)
     memory.finish_days(ledger)
@@ -232,6 +287,33 @@ def test_a_newcomers_counters_begin_at_its_first_sample(ledger: Ledger) -> None:
     assert np.nansum(errors) == 1.0  # one an hour; not the half a million since 1970
 
 
+@pytest.mark.parametrize(("device", "slot"), [("new", "bus-1"), ("c", "bus-2")])
+def test_a_day_keeps_what_a_gpu_did_that_left_before_its_end(device: str, slot: str, tmp_path: Path) -> None:
+    """By a swap, at once; or with its node, an hour after it had fallen silent."""
+    until_s = START_S + 5.25 * HOUR_S
+    gpus = (gpu("a"), gpu("old", "bus-1", "n2"), gpu(device, slot))
+    there = {"old": (-np.inf, until_s), device: (until_s + 600, np.inf)}
+    source = steady_source(gpus, START_S, START_S + 2 * DAY_S, STEP_S, there)
+    lived, walked = (
+        Ledger(tmp_path / "lived", definitions()),
+        backfilled(source, tmp_path, range(START_DAY, START_DAY + 1)),
+    )
+    memory = memory_through(source, lived, 24.5, departed_after_s=HOUR_S)
+    assert [g.device_id for g in memory.gpus] == ["a", device]
+    assert memory.left is None
+    (one, events), (other, others) = (ledger.read(START_DAY, START_DAY) for ledger in (lived, walked))
+    order = [one.gpus.index(each) for each in other.gpus]
+    assert {g.device_id for g in one.gpus} == {"a", "old", device}
+    for name in (*other.features, "exposure_h", "completeness"):
+        values = [x.features.get(name, getattr(x, name, None)) for x in (one, other)]
+        np.testing.assert_array_equal(values[0][order], values[1], err_msg=name)
+    told = [
+        {(log.gpus[r].device_id, s, k) for r, s, k in zip(e.row, e.start_s, e.kind, strict=True)}
+        for log, e in ((one, events), (other, others))
+    ]
+    assert told[0] == told[1]
+
+
 def test_a_swapped_gpu_leaves_and_the_newcomer_inherits_nothing(ledger: Ledger) -> None:
     at_s = START_S + 5 * HOUR_S
     gpus = (gpu("a"), gpu("old", "bus-1"), gpu("new", "bus-1"))
@@ -273,37 +355,6 @@ def test_an_empty_source_gives_an_empty_memory(ledger: Ledger) -> None:
     assert memory.history().gpus == ()
     memory.advance(source, START_S + 2 * HOUR_S, ignore)
     assert memory.finish_days(ledger) == []
-
-
-# -- environment ------------------------------------------------------------------------------------------------------
-
-
-def series(names: tuple[str, ...], values: list[list[float]]) -> PlaceSeries:
-    return PlaceSeries("cooling_loop", names, np.array(values, np.float32))
-
-
-def test_environment_is_joined_by_place_and_trimmed() -> None:
-    flow = Signal.COOLANT_FLOW
-    before = {flow: series(("a", "b"), [[1, 2, 3], [4, 5, 6]])}
-    joined = joined_places(before, {flow: series(("b", "c"), [[7], [8]])}, 3, 1)[flow]
-    assert joined.names == ("a", "b", "c")
-    np.testing.assert_array_equal(joined.values, [[2, 3, np.nan], [5, 6, 7], [np.nan, np.nan, 8]])
-
-
-def test_one_scrape_without_environment_does_not_wipe_what_is_known() -> None:
-    flow = Signal.COOLANT_FLOW
-    before = {flow: series(("a",), [[1, 2, 3]])}
-    np.testing.assert_array_equal(joined_places(before, {}, 3, 1)[flow].values, [[2, 3, np.nan]])
-    np.testing.assert_array_equal(joined_places({}, before, 5, 3)[flow].values, [[np.nan, np.nan, 1, 2, 3]])
-    assert joined_places({}, {}, 3, 1) == {}
-
-
-def test_a_signal_that_appears_later_is_unknown_before() -> None:
-    supply, flow = Signal.COOLANT_SUPPLY, Signal.COOLANT_FLOW
-    both = {supply: series(("a",), [[9]]), flow: series(("a",), [[4]])}
-    joined = joined_places({flow: series(("a",), [[1, 2]])}, both, 3, 1)
-    np.testing.assert_array_equal(joined[supply].values, [[np.nan, np.nan, 9]])
-    np.testing.assert_array_equal(joined[flow].values, [[1, 2, 4]])
 
 
 # -- ledgers in memory ------------------------------------------------------------------------------------------------

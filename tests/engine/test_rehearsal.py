@@ -9,20 +9,21 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from healthsvc.alerts import AlertPolicy
 from healthsvc.engine.backtest import judge, run_fold
 from healthsvc.engine.build import alert_policy
 from healthsvc.engine.digest import digest_day
 from healthsvc.engine.rehearsal import Rehearsal, rehearse
 from healthsvc.engine.rehearsal_files import RehearsalFiles, key_of
-from healthsvc.engine.scoring import Scorer
+from healthsvc.engine.scoring import make_scorer
 from healthsvc.engine.shipped import class_priors, load_priors
 from healthsvc.engine.study import components, shards_of
 from healthsvc.evaluation.baselines import Recurrence, StaticRules
-from healthsvc.evaluation.labels import read_labels
+from healthsvc.evaluation.labels import Label, read_labels
 from healthsvc.evaluation.origins import Fold
+from healthsvc.evaluation.thresholds import CHOSEN, Threshold
 from healthsvc.features.daily import definitions
-from healthsvc.fleet import DAY_S, GpuId, Placement
-from healthsvc.forecasters import shipped_domain_forecasters, shipped_forecasters
+from healthsvc.fleet import CLASSES, DAY_S, GpuId, Placement
 from healthsvc.store import Ledger
 from healthsvc.telemetry.read_ahead import ReadAhead
 from healthsvc.telemetry.recorded import RecordedSource
@@ -43,7 +44,7 @@ def walked(source: Source, state: Path, days: int = 9) -> Ledger:
 def past(source: Source, state: Path, window: tuple[float, float] = WINDOW) -> Rehearsal:
     documents = load_priors()
     priors = class_priors(documents)
-    scorer = Scorer(shipped_forecasters(documents), shipped_domain_forecasters(documents), priors)
+    scorer = make_scorer(documents, priors)
     rules = (Recurrence(), StaticRules(3600.0))
     ledger, settings = walked(source, state), settings_for(state)
     return rehearse(source, ledger, settings, source.placement(), scorer, alert_policy(priors, 300.0), window, rules)
@@ -117,21 +118,40 @@ def test_a_planted_leak_is_caught(tiny: RecordedSource, tmp_path: Path) -> None:
     assert not same(short, full)
 
 
-def test_incidents_after_the_test_block_change_no_alert_and_no_threshold(
-    whole: Rehearsal, tiny: RecordedSource
-) -> None:
-    labels = read_labels(tiny.directory / "incidents.csv")
-    later = tuple(
-        replace(label, start_s=label.start_s + 40 * DAY_S, end_s=label.end_s + 40 * DAY_S)
-        if label.start_s > WINDOW[1]
-        else label
-        for label in labels
-    )
-    fold = Fold(WINDOW[0] - DAY_S, DAY_S, WINDOW, WINDOW)
-    policy = alert_policy(class_priors(load_priors()), 300.0)
-    found = [run_fold(fold, lambda *_: whole, policy, rows, None) for rows in (labels, later)]
-    assert found[0] == found[1]
-    assert all(t.source == "shipped" for t in found[0][1].values())  # 0.2 GPU-months can choose no threshold
+def block_of(fleet: int, bright: int, window: tuple[float, float]) -> Rehearsal:
+    """Calm GPUs but for `bright`, each of which looks like failing for one day, day after day."""
+    days = np.arange(window[0] + DAY_S, window[1] + 1, DAY_S)
+    p = np.full((len(days), fleet, len(CLASSES), 3), 0.001, np.float32)
+    for row in range(bright):
+        p[row, row] = 0.5
+    gpus = tuple(GpuId(f"g{row}", hostname=f"n{row // 8}") for row in range(fleet))
+    return Rehearsal(window, gpus, (), days, p, {}, (), observed_s=0.0)
+
+
+def failed(row: int, start_s: float) -> Label:
+    return Label(f"g{row}", start_s, start_s + DAY_S, "thermal", "T2", precursor=True)
+
+
+def test_incidents_of_the_test_block_and_after_it_choose_no_threshold() -> None:
+    """4,000 GPUs for four weeks may raise 3 false alerts; ten GPUs look like failing."""
+    calibrate, test = (START_S, START_S + 28 * DAY_S), (START_S + 35 * DAY_S, START_S + 63 * DAY_S)
+    block, policy = block_of(4000, 10, calibrate), alert_policy(class_priors(load_priors()), 300.0)
+    asked: list[tuple[float, float]] = []
+
+    def thermal(labels: list[Label]) -> Threshold:
+        def rehearse(policy: AlertPolicy, window: tuple[float, float], with_baselines: bool) -> Rehearsal:
+            asked.append((policy.failure["thermal"], window[0]))
+            return block
+
+        return run_fold(Fold(START_S, calibrate, test), rehearse, policy, labels, None)[1]["thermal"]
+
+    nothing = thermal([])
+    assert (nothing.source, nothing.p_7d > 0.5) == (CHOSEN, True)  # ten alerts would be seven too many
+    paid = thermal([failed(row, calibrate[1] + 3 * DAY_S) for row in range(10)])
+    assert (paid.source, paid.p_7d < 0.5) == (CHOSEN, True)
+    assert thermal([failed(row, test[0] + row * DAY_S) for row in range(10)]) == nothing
+    assert thermal([failed(row, test[1] + row * DAY_S) for row in range(10)]) == nothing
+    assert asked[:2] == [(policy.failure["thermal"], calibrate[0]), (nothing.p_7d, test[0])]
 
 
 def test_ours_and_every_baseline_are_judged_by_the_same_labels(whole: Rehearsal, tiny: RecordedSource) -> None:
@@ -209,7 +229,7 @@ def test_labels_that_say_nothing_of_a_precursor_are_completed_from_the_telemetry
     silent = tuple(replace(label, precursor=None) for label in read_labels(tiny.directory / "incidents.csv"))
     documents = load_priors()
     priors = class_priors(documents)
-    scorer = Scorer(shipped_forecasters(documents), shipped_domain_forecasters(documents), priors)
+    scorer = make_scorer(documents, priors)
     window = (START_S + 9 * DAY_S, START_S + 9.5 * DAY_S)
     found = rehearse(
         tiny,

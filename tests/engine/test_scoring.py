@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from healthsvc.engine.scoring import DAILY_STATE, Scorer
+from healthsvc.engine.scoring import Scorer, make_scorer
 from healthsvc.engine.shipped import class_priors, load_priors
 from healthsvc.fleet import (
     CLASSES,
@@ -24,7 +24,7 @@ from healthsvc.fleet import (
     Snapshot,
     build_topology,
 )
-from healthsvc.forecasters import DOMAIN_NAMES, NAMES, shipped_domain_forecasters, shipped_forecasters
+from healthsvc.forecasters import DOMAIN_NAMES, NAMES
 from healthsvc.forecasters.base import Pool, device_ids
 from tests.histories import NOW_S, flat_window, make_daily, make_events, make_gpus, make_history
 
@@ -37,7 +37,8 @@ MINUTE_S = 60.0
 class Counting:
     """A memory forecaster that counts its calls and says the same of everybody."""
 
-    name: ClassVar[str] = "ecc_growth"  # one of those that are kept for an hour
+    name: ClassVar[str] = "counting"
+    daily_state: ClassVar[bool] = True  # kept for an hour
     failure_class: ClassVar[str] = "memory"
     requires: ClassVar[tuple[frozenset[Signal], ...]] = (frozenset({Signal.SBE_AGGREGATE}),)
     uses: ClassVar[frozenset[Signal]] = frozenset()
@@ -74,7 +75,7 @@ def later(history: FleetHistory, minutes: float, silent: tuple[int, ...] = ()) -
 
 
 def slow(forecaster: Counting) -> Scorer:
-    return Scorer((forecaster,), (), PRIORS)
+    return Scorer((forecaster,), (), PRIORS, {})
 
 
 def scored(scorer: Scorer, state: dict[str, Arrays], *histories: FleetHistory) -> list[Snapshot]:
@@ -85,9 +86,24 @@ def scored(scorer: Scorer, state: dict[str, Arrays], *histories: FleetHistory) -
     return snapshots
 
 
-def test_the_slow_forecasters_are_those_of_daily_state() -> None:
-    assert set(NAMES) >= DAILY_STATE
-    assert Counting.name in DAILY_STATE
+@dataclass(frozen=True)
+class CountingEachCycle(Counting):
+    """The same, of a state that changes with every column."""
+
+    name: ClassVar[str] = "counting_each_cycle"
+    daily_state: ClassVar[bool] = False
+
+
+def test_two_forecasters_of_one_class_are_refused() -> None:
+    with pytest.raises(ValueError, match="counting and counting_each_cycle both forecast memory: put one of them"):
+        Scorer((Counting(), CountingEachCycle()), (), PRIORS, {})
+
+
+def test_a_forecast_from_the_newest_column_is_made_every_cycle() -> None:
+    forecaster, history = CountingEachCycle(), make_history(flat_window(4))
+    scorer = slow(forecaster)
+    scored(scorer, scorer.train(history), *(later(history, minutes) for minutes in (0, 1, 30)))
+    assert forecaster.calls == [NOW_S, NOW_S + 60, NOW_S + 1800]
 
 
 def test_a_slow_forecast_is_made_once_an_hour() -> None:
@@ -141,7 +157,7 @@ def test_a_gpu_that_comes_back_within_the_hour_is_known_at_once() -> None:
 
 @pytest.fixture
 def shipped() -> Scorer:
-    return Scorer(shipped_forecasters(DOCUMENTS), shipped_domain_forecasters(DOCUMENTS), PRIORS)
+    return make_scorer(DOCUMENTS, PRIORS)
 
 
 def test_training_gives_every_forecaster_its_arrays(shipped: Scorer) -> None:
@@ -207,6 +223,15 @@ def test_an_incident_carries_on_when_rows_change(shipped: Scorer) -> None:
     domains = after.report.domains[0]
     assert isinstance(domains, DomainForecast)
     assert domains.throttling.max() == 8
+
+
+def test_an_incident_of_an_earlier_run_is_carried_on_by_the_first_cycle(shipped: Scorer) -> None:
+    first = throttled(0, list(range(8)))
+    state = shipped.train(first)
+    (opened,) = shipped.score(state, first, None, None).report.incidents
+    before = replace(opened, id="node:node-00:before", onset_s=NOW_S - 3600, alertname="ThrottlingCascadePredicted")
+    (carried,) = shipped.score(state, throttled(1, list(range(8))), None, None, (before,)).report.incidents
+    assert (carried.id, carried.onset_s, carried.alertname) == (before.id, before.onset_s, before.alertname)
 
 
 def test_shared_throttling_is_an_incident_and_no_gpus_own_failure(shipped: Scorer) -> None:

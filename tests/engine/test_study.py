@@ -1,5 +1,6 @@
 """A whole back-test, from a server and from a recording."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -17,9 +18,8 @@ from tests.engine.recordings import START_S, settings_for
 from tests.recording_series import series_of
 
 WINDOW = (START_S + 8.75 * DAY_S, START_S + 9.5 * DAY_S)
-SPEC = StudySpec(
-    START_S, WINDOW[1], START_S + 40 * DAY_S, (Fold(WINDOW[0], 0.0, None, WINDOW, NOT_CROSS_VALIDATED),), jobs=1
-)
+FOLD = Fold(WINDOW[0], None, WINDOW, NOT_CROSS_VALIDATED)
+SPEC = StudySpec(START_S, WINDOW[1], START_S + 40 * DAY_S, (FOLD,), jobs=1)
 
 
 def of_recording(tiny: RecordedSource, state: Path) -> Settings:
@@ -62,12 +62,38 @@ def assert_same_alerts(tiny: RecordedSource, url: str, tmp_path: Path) -> None:
 def test_a_back_test_goes_on_where_it_was_broken_off(tiny: RecordedSource, tmp_path: Path) -> None:
     settings = of_recording(tiny, tmp_path / "state")
     first = run_study(settings, SPEC, None, Silent())
-    kept = list((tmp_path / "state" / "backtest" / "rehearsals").rglob("*.npz"))
+    kept = list((tmp_path / "state" / "backtest").rglob("rehearsals/**/*.npz"))
     assert len(kept) == 1
     written_s = kept[0].stat().st_mtime
     again = run_study(settings, SPEC, None, Silent())
     assert kept[0].stat().st_mtime == written_s
     assert repr(again.evaluations[0].to_rows()) == repr(first.evaluations[0].to_rows())
+
+
+def test_a_rehearsal_of_other_settings_is_another(tiny: RecordedSource, tmp_path: Path) -> None:
+    settings, state = of_recording(tiny, tmp_path / "state"), tmp_path / "state" / "backtest"
+    elsewhere = tmp_path / "topology.csv"
+    elsewhere.write_text("hostname,rack\nnode-000,r1\nnode-001,r1\n")
+    history, cycle = settings.history, settings.cycle
+    changed = [
+        {"history": history.model_copy(update={"train_days": 9})},
+        {"history": history.model_copy(update={"topology_file": elsewhere})},
+        {"cycle": cycle.model_copy(update={"window_s": 3600.0})},
+    ]
+    run_study(settings, SPEC, None, Silent())
+    for count, change in enumerate(changed, start=2):
+        run_study(settings.model_copy(update=change), SPEC, None, Silent())
+        assert len(list(state.rglob("rehearsals/**/*.npz"))) == count
+
+
+def test_two_sources_never_share_a_ledger(tiny: RecordedSource, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(tiny.directory, other)
+    about = other / "recording.json"
+    about.write_text(about.read_text().replace('"seed": 1', '"seed": 2'))
+    for source in (tiny, RecordedSource(other)):
+        run_study(of_recording(source, tmp_path / "state"), SPEC, None, Silent())
+    assert len(list((tmp_path / "state" / "backtest").glob("*/ledger"))) == 2
 
 
 def test_the_document_names_every_alert_and_every_missed_incident(tiny: RecordedSource, tmp_path: Path) -> None:
@@ -77,5 +103,8 @@ def test_the_document_names_every_alert_and_every_missed_incident(tiny: Recorded
     wanted = {"scope", "members", "class", "grade", "raised_at", "cleared_at", "probability", "horizon_s", "reason"}
     assert document["alerts"]
     assert all(wanted | {"matched_incident"} <= alert.keys() for alert in document["alerts"])
-    assert all(incident["fate"] == "missed" for incident in document["missed"])
+    caught = {(alert["grade"], alert["matched_incident"]) for alert in document["alerts"]}
+    uncaught = [row for row in document["incidents"] if (row["alert_grade"], row["id"]) not in caught]
+    assert document["missed"]
+    assert [row["id"] for row in document["missed"]] == [row["id"] for row in uncaught]
     assert np.isfinite(document["exposure_gpu_months"])

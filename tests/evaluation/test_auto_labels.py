@@ -1,6 +1,7 @@
 """Labels from telemetry alone: doses gathered window by window, single GPUs, domains, and a whole simulated fleet."""
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from healthsvc.engine.digest import digest_span, read_span
-from healthsvc.evaluation.auto_labels import HourlyDose, auto_labels, shared_heat
-from healthsvc.evaluation.labels import Label, format_labels, parse_labels, read_labels
+from healthsvc.evaluation.auto_labels import HourlyDose, auto_labels
+from healthsvc.evaluation.auto_labels.dose import Cells
+from healthsvc.evaluation.labels import Label, read_labels
 from healthsvc.fleet import (
     DAY_S,
+    HOUR_S,
     OPEN,
     DailyLedger,
     EventKind,
@@ -29,8 +32,6 @@ from healthsvc.telemetry.recorded import RecordedSource
 from tests.histories import NOW_S, flat_window, make_daily, make_events, make_gpus, make_history, make_window
 from tests.simulator.runs import START_S, STEADY, scenario
 
-HOUR_S = 3600.0
-FIRST_HOUR = int(NOW_S // HOUR_S) - 48
 Event = tuple[int, float, EventKind, float]
 
 
@@ -45,7 +46,7 @@ def dose_of(shares: Mapping[tuple[int, int], float], gpus: int = 8, hardware: fl
     hour = (NOW_S // HOUR_S - back).astype(np.int64)
     seconds = np.array([shares[cell] for cell in cells]) * HOUR_S
     slow = np.full(len(cells), hardware * HOUR_S)
-    return HourlyDose(make_gpus(gpus), row, hour, seconds, slow, hour * HOUR_S, NOW_S)
+    return HourlyDose(make_gpus(gpus), (Cells(row, hour, seconds, slow, hour * HOUR_S),), NOW_S)
 
 
 def labels_of(
@@ -76,7 +77,7 @@ def test_the_dose_is_the_share_of_the_clock_hour_in_both_kinds_of_throttling() -
     software[0, 59:70] = 60.0  # one minute of the first hour, ten of the second
     hardware[0, 60:75] = 30.0
     window = make_window({Signal.SOFTWARE_THERMAL_THROTTLE: software, Signal.HARDWARE_THERMAL_THROTTLE: hardware})
-    dose = HourlyDose().add(window)
+    dose = HourlyDose().add(window).cells()
     assert dose.row.tolist() == [0, 0]
     assert dose.hour.tolist() == [int(NOW_S // HOUR_S) - 2, int(NOW_S // HOUR_S) - 1]
     assert dose.thermal_s.tolist() == [60.0, 10 * 60.0 + 5 * 30.0]  # no more than a minute counts in a minute
@@ -95,8 +96,21 @@ def test_windows_that_overlap_give_the_dose_of_the_whole(cuts: list[int], overla
     for cut in [*sorted(set(cuts)), 120]:
         pieces = pieces.add(window.columns(slice(max(start - overlap, 0), cut)))
         start = cut
-    for name in ("row", "hour", "thermal_s", "hardware_s", "onset_s"):
-        np.testing.assert_array_equal(getattr(pieces, name), getattr(whole, name))
+    for piece, column in zip(pieces.cells(), whole.cells(), strict=True):
+        np.testing.assert_array_equal(piece, column)
+
+
+def test_a_long_hot_spell_is_kept_in_few_parts_of_one_cell_a_gpu_and_hour() -> None:
+    hot = make_window({Signal.CLOCK_EVENT_REASONS: np.full((3, 120), 0x20)})
+    dose = HourlyDose()
+    for day in range(30):
+        for column in range(1, 120):
+            times = hot.times_s[column - 1 : column + 1] + day * DAY_S
+            values = {signal: v[:, column - 1 : column + 1] for signal, v in hot.values.items()}
+            dose = dose.add(FleetWindow(hot.gpus, times, values))
+    sizes = [len(part.row) for part in dose.parts]
+    assert all(later < earlier / 2 for earlier, later in pairwise(sizes))
+    assert sum(sizes) < 2 * len(dose.cells().row) == 2 * 30 * 2 * 3
 
 
 def test_a_dose_follows_its_gpu_when_rows_move_and_gpus_come() -> None:
@@ -115,15 +129,6 @@ def test_a_dose_follows_its_gpu_when_rows_move_and_gpus_come() -> None:
 def test_an_hour_that_is_not_over_does_not_count() -> None:
     assert labels_of(dose=dose_of({(1, 1): 0.5}), until_s=NOW_S - 1.0) == ()
     assert told(labels_of(dose=dose_of({(1, 1): 0.5}))) == [("GPU-001", "thermal", "T2")]
-
-
-def test_heat_is_shared_by_three_of_a_node_or_rack() -> None:
-    hot = np.zeros((8, 3), bool)
-    hot[[0, 1], 0] = hot[[0, 1, 2], 1] = hot[[0, 1, 4], 2] = True
-    gpus = make_gpus(8, per_node=4)
-    assert shared_heat(hot, build_topology(gpus)).sum(axis=0).tolist() == [0, 3, 0]
-    placement = Placement({host: {"rack": "r1"} for host in ("node-00", "node-01")})
-    assert shared_heat(hot, build_topology(gpus, placement)).sum(axis=0).tolist() == [0, 3, 3]
 
 
 # --- thermal
@@ -384,14 +389,6 @@ def test_labels_from_a_recording_agree_with_what_was_simulated(recording: Path) 
     assert len(starts) == len(truth)
     for key, label in zip(told(found), found, strict=True):
         assert abs(label.start_s - starts[key]) <= 120.0, key
-
-
-def test_labels_can_be_written_and_read_again(recording: Path) -> None:
-    found = recorded_labels(recording)
-    again = parse_labels(format_labels(found))
-    assert [(told([label]), label.end_s, label.note) for label in again] == [
-        (told([label]), label.end_s, label.note) for label in found
-    ]
 
 
 def test_no_telemetry_gives_no_labels() -> None:

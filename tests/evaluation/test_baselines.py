@@ -23,11 +23,11 @@ from healthsvc.evaluation.baselines import (
 )
 from healthsvc.evaluation.baselines.base import carried, held, summed
 from healthsvc.evaluation.baselines.linear import extrapolated
+from healthsvc.evaluation.baselines.spans import CLEAR_S
 from healthsvc.evaluation.baselines.static_rules import correctable_errors
-from healthsvc.fleet import CLASSES, DAY_S, EventKind, FleetHistory, FleetWindow, Floats, GpuId, Signal
+from healthsvc.fleet import CLASSES, DAY_S, HOUR_S, EventKind, FleetHistory, FleetWindow, Floats, GpuId, Signal
 from tests.histories import NOW_S, flat_window, make_daily, make_events, make_gpus, make_history, make_window
 
-HOUR_S = 3600.0
 THERMAL, MEMORY, DEVICE = range(3)
 WARN = DcgmHealth(warnings=True)
 
@@ -404,9 +404,9 @@ def test_no_steps_give_no_alerts() -> None:
     st.sampled_from([0.0, 3 * HOUR_S]),
 )
 def test_alerts_agree_with_the_slow_twin(flags: list[list[bool]], cooldown_s: float) -> None:
-    steps = [(i * HOUR_S, np.array(row).reshape(2, 3)) for i, row in enumerate(flags)]
-    found = episodes_of(steps, clear_s=3 * HOUR_S, cooldown_s=cooldown_s)
-    assert as_tuples(found) == sorted(slow_spans(steps, 3 * HOUR_S, cooldown_s))
+    steps = [(i * 2 * HOUR_S, np.array(row).reshape(2, 3)) for i, row in enumerate(flags)]
+    found = episodes_of(steps, cooldown_s=cooldown_s)
+    assert as_tuples(found) == sorted(slow_spans(steps, CLEAR_S, cooldown_s))
 
 
 def as_tuples(spans: AlarmSpans) -> list[tuple[float, int, int, float]]:

@@ -2,13 +2,17 @@
 
 import json
 import math
+import time
+from dataclasses import replace
 
 import pytest
 
-from healthsvc.evaluation.episodes import Drop
+from healthsvc.evaluation.episodes import Drop, label_episodes
 from healthsvc.evaluation.exact import rate
+from healthsvc.evaluation.places import places_of
 from healthsvc.evaluation.probability import probability_metrics
 from healthsvc.evaluation.report import Evaluation, evaluate
+from healthsvc.fleet import GpuId, Placement, build_topology
 from tests.evaluation.cases import ALERTS, EXPOSURE_GPU_MONTHS, KNOWN_UNTIL_S, LABELS, LOOP, day, episodes, label
 
 
@@ -67,6 +71,32 @@ def test_the_document_is_plain_json_and_tells_every_alert_and_missed_incident() 
     assert document["probability"]["memory 7d"]["unknown"] == 1
     assert document["probability"]["memory 7d"]["slope"]["value"] is None
     assert document["notes"] == ["few"]
+
+
+def test_the_document_has_intervals_by_gpu_and_by_rack_and_the_costs_of_thresholds() -> None:
+    document = case().to_document()
+    assert document == case().to_document()  # drawn with a fixed seed
+    rows = {(row["grade"], row["class"]): row["clustered"] for row in document["metrics"]}
+    ours = rows["failure", "gpu"]
+    assert (ours["gpu"]["precision"]["value"], ours["gpu"]["precision"]["n"]) == (0.5, 3)
+    assert ours["rack"]["precision"]["n"] == 2  # GPU-a and GPU-b share r1
+    assert ours["gpu"]["recall"]["lower"] <= ours["gpu"]["recall"]["value"] <= ours["gpu"]["recall"]["upper"]
+    assert rows["failure", "throttling"] == {"gpu": None, "rack": None}
+    cost = document["probability"]["memory 7d"]["cost"]
+    assert len(cost["cost"]) == len(cost["ratios"]) == len(cost["best"])
+    assert len(cost["cost"][0]) == len(cost["thresholds"])
+
+
+def test_a_document_of_256_gpus_takes_less_than_two_seconds() -> None:
+    gpus = tuple(GpuId(f"GPU-{i:03d}", f"n{i // 8}", str(i % 8)) for i in range(256))
+    placement = Placement({f"n{i}": {"rack": f"r{i // 2}"} for i in range(32)})
+    found = label_episodes(
+        [label(gpu.device_id, "memory", 40, 41) for gpu in gpus[::7]], places_of(gpus, build_topology(gpus, placement))
+    )
+    alerts = [replace(ALERTS[0], scope=g.device_id, members=frozenset({g.device_id})) for g in gpus[::5]]
+    began = time.perf_counter()
+    evaluate("healthsvc", alerts, found, (day(0), day(100)), KNOWN_UNTIL_S, 1000.0).to_document()
+    assert time.perf_counter() - began < 2.0
 
 
 def test_only_the_window_is_judged_but_alerts_may_speak_of_what_lies_around_it() -> None:

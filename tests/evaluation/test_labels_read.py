@@ -1,5 +1,7 @@
 """incidents.csv: what is read, what is refused, and that each refusal names line, value and cure."""
 
+import csv
+import io
 from pathlib import Path
 
 import pytest
@@ -11,12 +13,10 @@ from healthsvc.evaluation.labels import (
     SOURCES,
     Label,
     LabelError,
-    format_labels,
     parse_labels,
     read_labels,
-    write_labels,
 )
-from healthsvc.fleet import CLASSES, GRADES
+from healthsvc.fleet import CLASSES, GRADES, rfc3339
 
 HEADER = "scope,start,end,class,grade,source,precursor,scenario,note\n"
 GOOD = "GPU-a,2026-01-05T00:00:00Z,2026-01-05T01:00:00+01:00,memory,T2,operator,true,hbm_wear,XID 48\n"
@@ -144,11 +144,15 @@ def some_labels(draw: st.DrawFn) -> Label:
 
 @settings(deadline=None, max_examples=40)
 @given(some_labels())
-def test_what_is_written_is_read_again(label: Label) -> None:
-    assert parse_labels(format_labels([label])) == (label,)
+def test_any_label_that_is_written_is_read(label: Label) -> None:
+    out = io.StringIO()
+    known = "" if label.precursor is None else str(label.precursor)
+    times = (rfc3339(label.start_s), rfc3339(label.end_s))
+    what = (label.failure_class, label.grade, label.source, known, label.scenario, label.note)
+    csv.writer(out).writerow((label.scope, *times, *what))
+    assert parse_labels(HEADER + out.getvalue()) == (label,)
 
 
-def test_a_file_is_written_and_read(tmp_path: Path) -> None:
-    labels = parse_labels(HEADER + GOOD)
-    write_labels(tmp_path / "i.csv", labels)
-    assert read_labels(tmp_path / "i.csv") == labels
+def test_a_file_is_read(tmp_path: Path) -> None:
+    (tmp_path / "i.csv").write_text(HEADER + GOOD, "utf-8")
+    assert read_labels(tmp_path / "i.csv") == parse_labels(HEADER + GOOD)

@@ -8,15 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, brier_score_loss, log_loss
 
-from healthsvc.evaluation.bootstrap import (
-    average_precision_interval,
-    bootstrap,
-    cluster_sums,
-    ratio_interval,
-    skill_interval,
-)
 from healthsvc.evaluation.cost import cost_curve
-from healthsvc.evaluation.probability import average_precision, calibration_slope, probability_metrics, reliability
+from healthsvc.evaluation.probability import calibration_slope, probability_metrics, reliability
 
 P = np.array([0.9, 0.2, 0.4, 0.1])
 Y = np.array([1.0, 0.0, 1.0, 0.0])
@@ -106,75 +99,23 @@ def test_reliability_bins_are_half_decades_and_hold_every_case() -> None:
     assert math.isnan(reliability([0.5], [1]).observed[0])
 
 
-def test_the_bootstrap_of_a_mean_covers_it_as_often_as_it_says() -> None:
-    rng = np.random.default_rng(7)
-    covered = 0
-    for _ in range(200):
-        cluster = np.repeat(np.arange(40), 5)
-        values = np.repeat(rng.normal(size=40), 5) + rng.normal(size=200)  # cases of a cluster are alike; true mean 0
-        found = ratio_interval(values, np.ones(200), cluster, rng, draws=400)
-        covered += found.lower <= 0 <= found.upper
-    assert 0.88 <= covered / 200 <= 0.99
-    naive = ratio_interval(values, np.ones(200), np.arange(200), rng)
-    assert found.upper - found.lower > 1.3 * (naive.upper - naive.lower)
-
-
-def test_draws_are_of_whole_clusters() -> None:
-    sums = cluster_sums([[1.0, 1.0], [0.0, 1.0], [1.0, 1.0]], ["r1", "r2", "r1"])
-    assert sums.tolist() == [[2, 2], [0, 1]]
-    found = bootstrap(lambda total: total[..., 0] / total[..., 1], sums, np.random.default_rng(0))
-    assert (found.value, found.lower, found.upper, found.n) == (pytest.approx(2 / 3), 0.0, 1.0, 2)
-
-
-def test_the_same_generator_gives_the_same_interval_and_no_cases_give_none() -> None:
-    p, y = drawn(500)
-    one, other = (skill_interval(p, y, np.arange(500) // 5, np.random.default_rng(3)) for _ in range(2))
-    assert one == other
-    empty = skill_interval([], [], [], np.random.default_rng(0))
-    assert math.isnan(empty.value)
-    assert math.isnan(empty.lower)
-
-
-def test_shuffled_labels_have_no_skill() -> None:
+def test_shuffled_outcomes_have_no_skill() -> None:
     p, y = drawn(5000)
-    gpu, rng = np.arange(5000) // 5, np.random.default_rng(5)
-    assert skill_interval(p, y, gpu, rng).lower > 0
-    assert skill_interval(p, rng.permutation(y), gpu, rng).lower <= 0
-    assert probability_metrics(p, rng.permutation(y)).brier_skill <= 0
-
-
-def test_average_precision_with_its_interval() -> None:
-    p, y = drawn(4000)
-    p = np.round(p, 2)  # ties
-    found = average_precision_interval(p, y, np.arange(4000) // 4, np.random.default_rng(2), draws=300)
-    assert found.value == pytest.approx(average_precision(p, y))
-    assert found.lower < found.value < found.upper
-    # Drawing every cluster once gives the value itself, ties and all: compare with a draw done by hand.
-    rng = np.random.default_rng(9)
-    weight = np.bincount(rng.integers(0, 1000, 1000), minlength=1000)
-    again = np.repeat(np.arange(4000), weight[np.arange(4000) // 4])
-    by_hand = average_precision(p[again], y[again])
-    single = average_precision_interval(p, y, np.arange(4000) // 4, np.random.default_rng(9), draws=1)
-    assert single.lower == pytest.approx(by_hand)
+    assert probability_metrics(p, np.random.default_rng(5).permutation(y)).brier_skill <= 0
 
 
 def test_costs_by_hand() -> None:
-    found = cost_curve([*P, math.nan], [*Y, 1], thresholds=[0.05, 0.3, 0.95], ratios=[1, 10])
-    # At 0.05 all four alert: 2 false; at 0.3 the two events alert; at 0.95 nobody: 2 missed.
-    assert found.false_positives.tolist() == [2, 0, 0]
-    assert found.false_negatives.tolist() == [0, 0, 2]
-    assert found.cost.tolist() == [[2, 0, 2], [2, 0, 20]]
-    assert found.best().tolist() == [0.3, 0.3]
-    assert found.in_money(50).tolist() == [[100, 0, 100], [100, 0, 1000]]
+    found = probability_metrics([*P, math.nan], [*Y, 1]).cost
+    at = [int(np.argmin(np.abs(found.thresholds - level))) for level in (0.0464, 0.215, 1.0)]
+    # At 0.046 all four alert: 2 false; at 0.215 the two events alert; at 1 nobody: 2 missed.
+    assert found.false_positives[at].tolist() == [2, 0, 0]
+    assert found.false_negatives[at].tolist() == [0, 0, 2]
+    assert found.cost[:3][:, at].tolist() == [[2, 0, 2], [2, 0, 6], [2, 0, 20]]
+    assert found.best[0] == found.thresholds[at[1]]  # 0.215 of all that cost nothing: the highest, which drains least
 
 
 def test_dear_failures_ask_for_low_thresholds() -> None:
-    p, y = drawn()
-    best = cost_curve(p, y, np.geomspace(0.001, 0.99, 50), [1, 5, 20, 100]).best()
-    assert np.all(np.diff(best) < 0)
-    assert best[1] == pytest.approx(1 / 6, rel=0.5)  # calibrated: act from c_drain / (c_drain + c_fail) on
-
-
-def test_no_threshold_is_refused() -> None:
-    with pytest.raises(ValueError, match="at least one"):
-        cost_curve(P, Y, [], [1])
+    found = cost_curve(*drawn())
+    assert np.all(np.diff(found.best) < 0)
+    # Calibrated: act from c_drain / (c_drain + c_fail) on, up to the grid of three thresholds a decade.
+    assert np.all(np.abs(np.log10(found.best * (1 + found.ratios))) < 1 / 3)

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from healthsvc.evaluation.thresholds import MONTH_S, Budget, choose_threshold, raises
-from healthsvc.fleet import DAY_S
+from healthsvc.evaluation.thresholds import CHOSEN, NONE_FITS, Budget, choose_threshold, raises
+from healthsvc.fleet import DAY_S, MONTH_S
 
 QUARTER_S = 6 * 3600.0
 
@@ -34,7 +34,7 @@ def test_the_smallest_threshold_within_the_budget_is_chosen(allowed: int) -> Non
     p = np.full((int(10 * MONTH_S / DAY_S) + 2, 100), 0.001)
     p[100, :20] = 0.02 * np.arange(1, 21)
     found = choose_threshold("thermal", p, np.zeros(p.shape, bool), DAY_S, Budget({"thermal": allowed}), shipped=0.9)
-    assert found.source == "calibration block"
+    assert found.source == CHOSEN
     assert found.false_alerts == allowed
     below, above = 0.02 * (20 - allowed), 0.02 * (21 - allowed)
     assert below < found.p_7d <= above
@@ -48,5 +48,13 @@ def test_an_alert_before_its_event_costs_nothing() -> None:
     excused[50:80, :60] = True
     paid = choose_threshold("thermal", p, excused, DAY_S, Budget(), shipped=0.9)
     unpaid = choose_threshold("thermal", p, np.zeros(p.shape, bool), DAY_S, Budget(), shipped=0.9)
-    assert paid.source == unpaid.source == "calibration block"
+    assert paid.source == unpaid.source == CHOSEN
     assert paid.p_7d < 0.5 < unpaid.p_7d
+
+
+def test_where_no_threshold_keeps_within_the_budget_the_shipped_one_stands_and_the_source_says_so() -> None:
+    """100 GPUs for 40 months that flap between 0 and 0.999: whatever the threshold, half of the days raise an alert."""
+    steps = int(40 * MONTH_S / DAY_S)
+    p = np.where(np.arange(steps)[:, None] % 2 == 1, 0.999, 0.0) * np.ones(100)
+    found = choose_threshold("thermal", p, np.zeros(p.shape, bool), DAY_S, Budget(), shipped=0.3)
+    assert (found.p_7d, found.source, found.false_alerts) == (0.3, NONE_FITS, steps // 2 * 100)

@@ -52,10 +52,6 @@ def test_the_last_value_is_the_newest_that_was_observed() -> None:
     np.testing.assert_array_equal(nan_last(values), [2, np.nan, 9])
 
 
-def test_weights_of_missing_samples_do_not_count() -> None:
-    assert nan_mean(np.array([[1.0, np.nan, 4.0]]), np.array([[1.0, 100.0, 2.0]]))[0] == 3.0
-
-
 def test_a_sum_of_float32_counts_is_taken_in_float64() -> None:
     assert nan_sum(np.full((1, 3), 16_777_216 + 2, np.float32))[0] == 3 * (16_777_216 + 2)
 

@@ -182,7 +182,7 @@ def test_a_gamma_prior_recovers_the_fleet_it_was_drawn_from() -> None:
     rng = np.random.default_rng(2)
     exposure = np.full(20_000, 30.0)
     counts = rng.poisson(rng.gamma(2.0, 1 / 10.0, 20_000) * exposure).astype(np.float64)
-    prior = fit_gamma(counts, exposure, winsor=1.0)
+    prior = fit_gamma(counts, exposure)
     assert prior.a == pytest.approx(2.0, rel=0.1)
     assert prior.b == pytest.approx(10.0, rel=0.1)
 
@@ -214,11 +214,11 @@ def test_excitation_agrees_with_the_summed_intensity(ages_days: list[float], hor
     assert fast[1, 0] == 0.0
 
 
-def test_a_strength_for_each_episode_skips_those_of_the_future() -> None:
-    log = make_events((0, NOW_S - DAY_S, EventKind.XID, 79.0), (0, NOW_S + DAY_S, EventKind.XID, 79.0))
+def test_a_strength_scales_the_intensity_and_episodes_of_the_future_have_none() -> None:
+    past, coming = (0, NOW_S - DAY_S, EventKind.XID, 79.0), (0, NOW_S + DAY_S, EventKind.XID, 79.0)
     kernel = Kernel((7.0,), (10.0,), 0.0)
-    half = excitation(log, 1, NOW_S, (DAY_S,), kernel, np.array([0.5, 7.0]))
-    whole = excitation(log, 1, NOW_S, (DAY_S,), kernel)
+    half = excitation(make_events(past, coming), 1, NOW_S, (DAY_S,), kernel, 0.5)
+    whole = excitation(make_events(past), 1, NOW_S, (DAY_S,), kernel)
     np.testing.assert_allclose(half, whole / 2)
 
 

@@ -23,16 +23,42 @@ def dimmed(forecast: DomainForecast, factor: float) -> DomainForecast:
     return replace(forecast, probability_at_least_k=p.astype(np.float32))
 
 
-@breaks(domain_rules.a_forecast_has_the_shapes_and_types_it_promises)
+@breaks(domain_rules.a_domain_forecast_has_the_shapes_and_types_it_promises)
 class Float64Domains(AlteredDomains):
     def alter(self, forecast: DomainForecast, history: FleetHistory) -> DomainForecast:
         return replace(forecast, probability_at_least_k=forecast.probability_at_least_k.astype(np.float64))
 
 
-@breaks(domain_rules.a_forecast_has_the_shapes_and_types_it_promises)
+@breaks(domain_rules.a_domain_forecast_has_the_shapes_and_types_it_promises)
 class SaysNothing(AlteredDomains):
     def forecast(self, state: Arrays, history: FleetHistory) -> DomainForecast:
-        return ThrottlingCascade().forecast(state, history.take(np.zeros(0, np.intp)))
+        return ThrottlingCascade.forecast(self, state, history.take(np.zeros(0, np.intp)))
+
+
+class AlteredHours(AlteredDomains):
+    def hours(self, forecast: DomainForecast) -> np.ndarray:
+        raise NotImplementedError
+
+    def alter(self, forecast: DomainForecast, history: FleetHistory) -> DomainForecast:
+        return replace(forecast, expected_lost_gpu_hours=self.hours(forecast).astype(np.float32))
+
+
+@breaks(domain_rules.a_domain_forecast_has_the_shapes_and_types_it_promises)
+class GainsHours(AlteredHours):
+    def hours(self, forecast: DomainForecast) -> np.ndarray:
+        return -1.0 - forecast.expected_lost_gpu_hours
+
+
+@breaks(domain_rules.a_domain_forecast_has_the_shapes_and_types_it_promises)
+class HoursUnknown(AlteredHours):
+    def hours(self, forecast: DomainForecast) -> np.ndarray:
+        return np.nan * forecast.expected_lost_gpu_hours
+
+
+@breaks(domain_rules.the_same_input_gives_the_same_forecast)
+class RollsDiceForHours(AlteredHours):
+    def hours(self, forecast: DomainForecast) -> np.ndarray:
+        return forecast.expected_lost_gpu_hours + np.random.default_rng().random(len(forecast.domains))
 
 
 @breaks(domain_rules.probability_rises_with_the_horizon_and_falls_with_k)
@@ -52,7 +78,7 @@ class LaterIsSafer(AlteredDomains):
 class SilenceIsCool(AlteredDomains):
     def forecast(self, state: Arrays, history: FleetHistory) -> DomainForecast:
         filled = {s: np.nan_to_num(v) for s, v in history.recent.values.items()}
-        return ThrottlingCascade().forecast(state, replace(history, recent=replace(history.recent, values=filled)))
+        return ThrottlingCascade.forecast(self, state, replace(history, recent=replace(history.recent, values=filled)))
 
 
 @breaks(domain_rules.inputs_are_left_untouched)
@@ -78,11 +104,17 @@ class FirstRowDecides(AlteredDomains):
         return dimmed(forecast, 1.0 - (order[0] + 2 * order[-1] + 3 * order[1]) / 1000 if order else 1.0)
 
 
-@breaks(domain_rules.gpus_outside_the_domain_change_nothing)
+@breaks(domain_rules.gpus_outside_the_pool_change_nothing)
 class FleetHeats(AlteredDomains):
     def alter(self, forecast: DomainForecast, history: FleetHistory) -> DomainForecast:
         warmth = np.nan_to_num(history.recent.last(Signal.GPU_TEMPERATURE)).sum()
         return dimmed(forecast, 1.0 - warmth / 1e6)
+
+
+@breaks(domain_rules.gpus_outside_the_pool_change_nothing)
+class CountsTheFleet(AlteredDomains):
+    def alter(self, forecast: DomainForecast, history: FleetHistory) -> DomainForecast:
+        return dimmed(forecast, 1.0 - len(history.gpus) / 1000)
 
 
 @breaks(domain_rules.whole_weeks_of_shift_change_nothing)

@@ -23,6 +23,7 @@ from healthsvc.forecasters.device_loss import DeviceLoss
 from healthsvc.forecasters.ecc_growth import EccGrowth
 from healthsvc.forecasters.thermal_trend import ThermalTrend
 from healthsvc.testing import rules
+from tests.forecasters.shipped import shipped
 
 FAULTS: dict[Callable[..., None], list[Any]] = defaultdict(list)
 
@@ -31,7 +32,7 @@ def breaks(rule: Callable[..., None]) -> Callable[[type], type]:
     """Registers an instance of the class under the rule that it breaks."""
 
     def register(fault: type) -> type:
-        FAULTS[rule].append(fault())
+        FAULTS[rule].append(shipped(fault))
         return fault
 
     return register
@@ -134,7 +135,7 @@ class TemperatureIsEnough(ThermalTrend):
 @breaks(rules.a_gpu_that_lacks_a_required_group_is_unknown)
 class ForgetsPower(ThermalTrend):
     def forecast(self, state: Arrays, history: FleetHistory, horizons_s: tuple[float, ...] = HORIZONS_S) -> Forecast:
-        return TemperatureIsEnough().forecast(state, history, horizons_s)
+        return shipped(TemperatureIsEnough).forecast(state, history, horizons_s)
 
 
 @breaks(rules.a_gpu_that_falls_silent_takes_nobody_with_it)
@@ -211,6 +212,12 @@ class LooksAtItsNode(Altered):
 
 
 @breaks(rules.gpus_outside_the_pool_change_nothing)
+class CountsTheFleet(Altered):
+    def alter(self, forecast: Forecast, history: FleetHistory) -> Forecast:
+        return scaled(forecast, 1.0 + len(history.gpus) / 1000)
+
+
+@breaks(rules.gpus_outside_the_pool_change_nothing)
 class ClaimsToPoolNothing(DeviceLoss):
     pools: ClassVar[Literal["none", "node", "domain", "fleet"]] = "none"
 
@@ -266,7 +273,7 @@ class KnowsItsFleetOnly(EccGrowth):
 class NewcomersAreEndless(Altered):
     def forecast(self, state: Arrays, history: FleetHistory, horizons_s: tuple[float, ...] = HORIZONS_S) -> Forecast:
         new = ~np.isin(device_ids(history.gpus), state["device_id"])
-        return scaled(EccGrowth().forecast(state, history, horizons_s), np.where(new, -1.0, 1.0))
+        return scaled(EccGrowth.forecast(self, state, history, horizons_s), np.where(new, -1.0, 1.0))
 
 
 @breaks(rules.a_first_start_without_a_ledger_is_no_error)

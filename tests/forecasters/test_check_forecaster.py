@@ -1,16 +1,16 @@
 """The rules hold for every forecaster, and each rule catches the faults that it is there for."""
 
+import ast
+import inspect
+import textwrap
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from healthsvc.fleet import EventKind, FleetHistory
-from healthsvc.forecasters.device_loss import DeviceLoss
-from healthsvc.forecasters.ecc_growth import EccGrowth
-from healthsvc.forecasters.thermal_trend import ThermalTrend
-from healthsvc.forecasters.throttling_cascade import ThrottlingCascade
+from healthsvc.features.daily import DAILY_FEATURES
+from healthsvc.fleet import LIVENESS, THERMAL_THROTTLE_SOURCES, EventKind, FleetHistory, Signal
 from healthsvc.testing import (
     DOMAIN_RULES,
     RULES,
@@ -19,10 +19,12 @@ from healthsvc.testing import (
     example_history,
     try_rule,
 )
+from healthsvc.testing.changes import alarmed
 from tests.forecasters import domain_faults
 from tests.forecasters.faults import FAULTS
+from tests.forecasters.shipped import DOMAIN_FORECASTERS, FORECASTERS
 
-FORECASTERS = (ThermalTrend(), EccGrowth(), DeviceLoss())
+DOMAIN_KINDS = tuple(type(forecaster) for forecaster in DOMAIN_FORECASTERS)
 PAIRS = [(rule, fault) for rule, faults in FAULTS.items() for fault in faults]
 
 
@@ -39,8 +41,11 @@ def test_every_forecaster_keeps_every_rule(rule: Callable[..., None], forecaster
 
 
 @pytest.mark.parametrize("rule", DOMAIN_RULES, ids=lambda rule: rule.__name__)
-def test_the_domain_forecaster_keeps_every_rule(rule: Callable[..., None], history: FleetHistory) -> None:
-    try_rule(rule, ThrottlingCascade(), history, np.random.default_rng(1))
+@pytest.mark.parametrize("forecaster", DOMAIN_FORECASTERS, ids=lambda f: f.name)
+def test_every_domain_forecaster_keeps_every_rule(
+    rule: Callable[..., None], forecaster: Any, history: FleetHistory
+) -> None:
+    try_rule(rule, forecaster, history, np.random.default_rng(1))
 
 
 @pytest.mark.parametrize("seed", [11, 12])
@@ -49,8 +54,9 @@ def test_the_whole_check_passes_on_other_fleets(seed: int) -> None:
     smaller = example_history(rng, gpus=24, days=20)
     for forecaster in FORECASTERS:
         check_forecaster(forecaster, smaller, rng)
-    check_domain_forecaster(ThrottlingCascade(), smaller, rng)
-    check_domain_forecaster(ThrottlingCascade())
+    for domain_forecaster in DOMAIN_FORECASTERS:
+        check_domain_forecaster(domain_forecaster, smaller, rng)
+        check_domain_forecaster(domain_forecaster)
 
 
 @pytest.mark.parametrize(("rule", "fault"), PAIRS, ids=[f"{type(f).__name__}-{r.__name__}" for r, f in PAIRS])
@@ -66,14 +72,24 @@ def test_a_seeded_fault_is_caught_by_the_rule_of_its_name(
 def test_the_whole_check_catches_every_seeded_fault(
     rule: Callable[..., None], fault: Any, history: FleetHistory
 ) -> None:
-    check = check_domain_forecaster if rule in DOMAIN_RULES else check_forecaster
+    check = check_domain_forecaster if isinstance(fault, DOMAIN_KINDS) else check_forecaster
     with pytest.raises(AssertionError, match="breaks the rule"):
         check(fault, history, np.random.default_rng(1))
 
 
 def test_no_rule_is_without_a_seeded_fault() -> None:
     assert domain_faults.__name__  # its import registers the faults of domains
-    assert [rule.__name__ for rule in (*RULES, *DOMAIN_RULES) if not FAULTS.get(rule)] == []
+    broken = {(rule, isinstance(fault, DOMAIN_KINDS)) for rule, fault in PAIRS}
+    wanted = [(rule, False) for rule in RULES] + [(rule, True) for rule in DOMAIN_RULES]
+    assert [(rule.__name__, of_domains) for rule, of_domains in wanted if (rule, of_domains) not in broken] == []
+
+
+def test_the_alarmed_read_higher_in_everything(history: FleetHistory) -> None:
+    every = np.ones(len(history.gpus), bool)
+    loud = alarmed(history, every)
+    before = {**history.recent.values, **history.daily.features}
+    for name, values in {**loud.recent.values, **loud.daily.features}.items():
+        assert np.all((values > before[name]) | np.isnan(before[name])), name
 
 
 def test_the_example_has_one_of_everything(history: FleetHistory) -> None:
@@ -83,7 +99,7 @@ def test_the_example_has_one_of_everything(history: FleetHistory) -> None:
         assert np.isnan(hazard).any(), name
         assert np.nanmax(hazard) > 100 * np.nanmedian(hazard), name
     assert {EventKind.LOST, EventKind.XID, EventKind.THERMAL_THROTTLE} <= set(history.events.kind.tolist())
-    cascade = ThrottlingCascade()
+    (cascade,) = DOMAIN_FORECASTERS
     assert cascade.forecast(cascade.fit(history), history).throttling.max() == 4
 
 
@@ -91,3 +107,38 @@ def test_the_example_has_one_of_everything(history: FleetHistory) -> None:
 def test_an_example_too_small_for_its_cast_is_refused(gpus: int, days: int) -> None:
     with pytest.raises(ValueError, match="at least 24 GPUs and 2 days"):
         example_history(np.random.default_rng(0), gpus, days)
+
+
+READS_AS_EVENTS = {
+    "memory": {
+        Signal.XID,
+        Signal.DBE_AGGREGATE,
+        Signal.DBE_VOLATILE,
+        Signal.UNCORRECTABLE_REMAPS,
+        Signal.RETIRED_PAGES_DBE,
+        Signal.REMAP_FAILURE,
+        Signal.REMAP_PENDING,
+    },
+    "device_loss": {Signal.XID, *LIVENESS},
+    "throttling": {*THERMAL_THROTTLE_SOURCES, Signal.CLOCK_EVENT_REASONS},
+}
+
+
+@pytest.mark.parametrize("forecaster", [*FORECASTERS, *DOMAIN_FORECASTERS], ids=lambda f: f.name)
+def test_a_forecaster_names_the_signals_that_it_reads_and_no_others(forecaster: Any) -> None:
+    """It reads what its code names outside of the two declarations, what its ledger columns are made from, and what
+    the events of its class are seen in."""
+    declarations = ("requires", "uses")
+    body = ast.parse(textwrap.dedent(inspect.getsource(type(forecaster)))).body[0]
+    assert isinstance(body, ast.ClassDef)
+    declared = [n for n in body.body if isinstance(n, ast.AnnAssign) and ast.unparse(n.target) in declarations]
+    body.body = [node for node in body.body if node not in declared]
+    assert len(declared) == len(declarations)
+    module = ast.parse(inspect.getsource(inspect.getmodule(type(forecaster)) or ast))
+    functions = [node for node in module.body if isinstance(node, ast.FunctionDef)]
+    nodes = [each for part in (body, *functions) for each in ast.walk(part)]
+    read = {Signal[n.attr] for n in nodes if isinstance(n, ast.Attribute) and ast.unparse(n.value) == "Signal"}
+    columns = {node.value for node in nodes if isinstance(node, ast.Constant)} & DAILY_FEATURES.keys()
+    read |= {signal for name in columns for group in DAILY_FEATURES[name].requires for signal in group}
+    read |= READS_AS_EVENTS.get(forecaster.failure_class, set())
+    assert read == frozenset().union(*forecaster.requires, forecaster.uses)

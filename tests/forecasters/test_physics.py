@@ -3,14 +3,17 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from healthsvc.fleet import DAY_S, EventKind, FleetHistory, Floats, Forecast, Signal
+from healthsvc.fleet.xids import MEMORY_XIDS
 from healthsvc.forecasters.device_loss import DeviceLoss
 from healthsvc.forecasters.ecc_growth import EccGrowth
 from healthsvc.forecasters.thermal_trend import ThermalTrend
 from healthsvc.forecasters.throttling_cascade import ThrottlingCascade
+from tests.forecasters.shipped import shipped
 from tests.histories import NOW_S, flat_window, make_daily, make_events, make_history, thermal_history
 
 FEW = settings(deadline=None, max_examples=30)
@@ -33,7 +36,7 @@ def fleet(seed: int, drift_a_day: float = 0.0, level: float = 0.078) -> FleetHis
 
 def thermal(history: FleetHistory, **state_changes: float) -> Forecast:
     """The forecast; the first GPU's state moved by `state_changes`."""
-    forecaster = ThermalTrend()
+    forecaster = shipped(ThermalTrend)
     state = {name: values.copy() for name, values in forecaster.fit(history).items()}
     for name, by in state_changes.items():
         state[name][0] += by
@@ -119,7 +122,7 @@ def ecc_history(events: list[tuple[int, float, EventKind, float]], remaps: float
 
 
 def memory(history: FleetHistory) -> Floats:
-    forecaster = EccGrowth()
+    forecaster = shipped(EccGrowth)
     return forecaster.forecast(forecaster.fit(history), history).cumulative_hazard[0]
 
 
@@ -130,6 +133,7 @@ UNCORRECTABLE = st.sampled_from(
         (EventKind.XID, 63.0),
         (EventKind.DOUBLE_BIT_ERROR, 1.0),
         (EventKind.UNCORRECTABLE_REMAP, 1.0),
+        (EventKind.RETIRED_PAGES, 1.0),
         (EventKind.REMAP_PENDING, 1.0),
     ]
 )
@@ -141,6 +145,20 @@ def test_one_more_memory_error_is_never_safer(ages: list[float], age: float, eve
     told = [(0, NOW_S - days * DAY_S, EventKind.DOUBLE_BIT_ERROR, 1.0) for days in ages]
     more = [*told, (0, NOW_S - age * DAY_S, *event)]
     assert not_lower(memory(ecc_history(more)), memory(ecc_history(told)))
+
+
+@pytest.mark.parametrize("event", [(EventKind.RETIRED_PAGES, 1.0), (EventKind.DOUBLE_BIT_ERROR, 1.0)])
+def test_a_page_retired_for_an_error_counts_as_the_error_does(event: tuple[EventKind, float]) -> None:
+    hazard = memory(ecc_history([(0, NOW_S - 3 * DAY_S, *event)]))
+    np.testing.assert_array_equal(hazard, memory(ecc_history([(0, NOW_S - 3 * DAY_S, EventKind.XID, 48.0)])))
+
+
+@pytest.mark.parametrize("code", [code for code, grade in MEMORY_XIDS.items() if grade == "P"])
+def test_every_precursor_raises_the_hazard_and_far_less_than_an_error(code: int) -> None:
+    calm, told = memory(ecc_history([])), memory(ecc_history([(0, NOW_S - 3 * DAY_S, EventKind.XID, code)]))
+    struck = memory(ecc_history([(0, NOW_S - 3 * DAY_S, EventKind.XID, 48.0)]))
+    assert (calm < told).all()
+    assert (told - calm < (struck - calm) / 10).all()
 
 
 def test_errors_every_day_are_riskier_than_one_long_ago() -> None:
@@ -168,7 +186,7 @@ def test_fewer_spare_rows_are_never_safer() -> None:
 
 def device(events: list[tuple[int, float, EventKind, float]]) -> Floats:
     history = make_history(flat_window(2), events=make_events(*events))
-    forecaster = DeviceLoss()
+    forecaster = shipped(DeviceLoss)
     return forecaster.forecast(forecaster.fit(history), history).cumulative_hazard[0]
 
 
@@ -194,7 +212,7 @@ def domain(hot: list[int]) -> tuple[Floats, float]:
     throttled[hot] = 30.0
     recent = replace(window, values={**window.values, Signal.SOFTWARE_THERMAL_THROTTLE: throttled})
     history = make_history(recent, make_daily(window.gpus, 40, {}))
-    forecaster = ThrottlingCascade()
+    forecaster = shipped(ThrottlingCascade)
     forecast = forecaster.forecast(forecaster.fit(history), history)
     assert forecast.throttling.tolist() == [len(hot)]
     return forecast.probability_at_least_k[0], float(forecast.expected_lost_gpu_hours[0])

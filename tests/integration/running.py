@@ -22,7 +22,7 @@ from tests.servers import free_port
 
 T = TypeVar("T")
 
-PROGRAM = [sys.executable, "-c", "from healthsvc.cli import main; main()"]
+PROGRAM = [sys.executable, "-m", "healthsvc"]
 STOPS_WITHIN_S = 15.0
 
 

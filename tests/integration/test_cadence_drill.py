@@ -8,11 +8,10 @@ import pytest
 from healthsvc.engine.build import alert_policy
 from healthsvc.engine.digest import digest_day
 from healthsvc.engine.rehearsal import Rehearsal, RehearsalSpec, rehearse
-from healthsvc.engine.scoring import Scorer
+from healthsvc.engine.scoring import make_scorer
 from healthsvc.engine.shipped import class_priors, load_priors
 from healthsvc.features.daily import definitions
 from healthsvc.fleet import DAY_S
-from healthsvc.forecasters import shipped_domain_forecasters, shipped_forecasters
 from healthsvc.simulator import load_scenario, write_recording
 from healthsvc.store import Ledger
 from healthsvc.telemetry.recorded import RecordedSource
@@ -34,7 +33,7 @@ def test_hourly_and_six_hourly_scores_raise_the_same_episodes(tmp_path: Path) ->
         digest_day(source, ledger, day, end_s, 300.0, 256, source.placement())
     documents = load_priors()
     priors = class_priors(documents)
-    scorer = Scorer(shipped_forecasters(documents), shipped_domain_forecasters(documents), priors)
+    scorer = make_scorer(documents, priors)
 
     def past(slow_s: float) -> Rehearsal:
         window = (start_s + 14 * DAY_S, end_s - end_s % 300.0)

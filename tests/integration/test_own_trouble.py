@@ -237,13 +237,39 @@ class BreaksAt(DeviceLoss):
         return super().forecast(state, history, horizons_s)
 
 
+@dataclass(frozen=True)
+class Unteachable(DeviceLoss):
+    """A forecaster that cannot learn."""
+
+    name: ClassVar[str] = "device_loss"
+
+    def fit(self, history: FleetHistory) -> Arrays:
+        raise ZeroDivisionError("a mistake of ours")
+
+
+def test_a_first_training_that_fails_is_said_and_no_score_is_invented(tmp_path: Path, recording: Path) -> None:
+    settings = settings_of(tmp_path, recorded={"directory": recording})
+
+    def break_now(service: Service) -> None:
+        scorer = service.training.scorer
+        broken = tuple(Unteachable(**vars(f)) if isinstance(f, DeviceLoss) else f for f in scorer.forecasters)
+        service.training.scorer = replace(scorer, forecasters=broken)
+
+    with inside(settings, replay(), break_now) as service:
+        complaint = eventually("a complaint", lambda: "training failed" in service.unready() and service.unready())
+        assert "nothing to score with; the log has the traceback" in complaint
+        assert "healthsvc_gpu_" not in service.metrics()
+        assert 'healthsvc_failures_total{stage="train"}' in service.metrics()
+
+
 def test_an_error_in_a_cycle_keeps_the_last_report_and_is_said(tmp_path: Path, recording: Path) -> None:
     settings = settings_of(tmp_path, recorded={"directory": recording})
 
     def break_soon(service: Service) -> None:
-        forecasters = service.scorer.forecasters
-        broken = tuple(BreaksAt(at_s=FROM_S + 3 * STEP_S) if isinstance(f, DeviceLoss) else f for f in forecasters)
-        service.scorer = replace(service.scorer, forecasters=broken)
+        forecasters = service.training.scorer.forecasters
+        at_s = FROM_S + 3 * STEP_S
+        broken = tuple(BreaksAt(**vars(f), at_s=at_s) if isinstance(f, DeviceLoss) else f for f in forecasters)
+        service.training.scorer = replace(service.training.scorer, forecasters=broken)
 
     with structlog.testing.capture_logs() as logs, inside(settings, replay(), break_soon) as service:
         eventually("a complaint", lambda: "cycles missed" in service.unready())

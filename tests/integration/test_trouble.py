@@ -44,6 +44,13 @@ def test_a_server_that_is_down_at_the_start_is_named_and_waited_for(tmp_path: Pa
         assert service.alerts() == []
 
 
+def test_a_replay_from_a_server_that_is_down_waits_for_it(tmp_path: Path) -> None:
+    url = f"http://127.0.0.1:{servers.free_port()}"
+    with inside(settings_of(tmp_path, prometheus={"url": url}), replay()) as service:
+        complaint = eventually("a complaint", lambda: "prometheus.url" in service.unready() and service.unready())
+        assert url in complaint
+
+
 REFUSALS = {
     "unauthorized": (401, "authentication required", "Set prometheus.bearer_token_file, or prometheus.basic_user"),
     "unavailable": (503, "starting up", "Wait until the server is ready"),

@@ -137,15 +137,14 @@ def test_a_resolved_alert_is_resent_for_five_minutes(recorded: AlertmanagerClien
     assert {body[0]["endsAt"] for body in sent[1:]} == {"2026-09-21T14:14:20.000Z"}
 
 
-def test_the_firing_set_is_resent_unchanged_for_six_hours_and_then_no_more(
+def test_the_firing_set_is_resent_unchanged_for_as_long_as_its_caller_asks(
     recorded: AlertmanagerClient, httpserver: HTTPServer
 ) -> None:
     recorded.push([alert("GPU-1")], [], NOW_S)
-    recorded.resend(NOW_S + 6 * HOUR_S)
-    recorded.resend(NOW_S + 6 * HOUR_S + 60)
+    recorded.resend(NOW_S + 7 * HOUR_S)
     first, last = (body[0] for body in bodies(httpserver))
     assert first.pop("endsAt") == "2026-09-21T14:17:20.000Z"
-    assert last.pop("endsAt") == "2026-09-21T20:17:20.000Z"
+    assert last.pop("endsAt") == "2026-09-21T21:17:20.000Z"
     assert first == last
 
 
@@ -166,6 +165,38 @@ def test_a_server_error_is_counted_and_the_next_resend_succeeds(
     assert not client.push([alert("GPU-1")], [], NOW_S)
     assert client.resend(NOW_S + 60)
     assert outcomes == {"failed": 1, "sent": 1}
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 304, 404, 500])
+def test_only_a_2xx_of_the_address_itself_is_success(
+    httpserver: HTTPServer, session: requests.Session, outcomes: Counter[str], status: int
+) -> None:
+    away = {"Location": httpserver.url_for("/login")}
+    httpserver.expect_request("/api/v2/alerts").respond_with_data("", status=status, headers=away)
+    httpserver.expect_request("/login").respond_with_data("please sign in")
+    with structlog.testing.capture_logs() as logs:
+        assert not client_of(httpserver.url_for(""), session, outcomes).push([alert("GPU-1")], [], NOW_S)
+    assert outcomes == {"failed": 1}
+    assert f"HTTP {status}, redirected to http" in logs[0]["error"]
+    assert [request.path for request, _ in httpserver.log] == ["/api/v2/alerts"]
+
+
+@pytest.mark.parametrize("status", [200, 400])
+def test_an_answer_without_end_is_not_read_to_its_end(
+    httpserver: HTTPServer, session: requests.Session, outcomes: Counter[str], status: int
+) -> None:
+    def endless() -> Iterator[bytes]:
+        for _ in range(100):
+            yield b"no " * 10_000
+            time.sleep(0.1)
+
+    httpserver.expect_request("/api/v2/alerts").respond_with_handler(lambda _: Response(endless(), status))
+    began = time.monotonic()
+    with structlog.testing.capture_logs() as logs:
+        client_of(httpserver.url_for(""), session, outcomes).push([alert("GPU-1")], [], NOW_S)
+    assert time.monotonic() - began < 3
+    assert outcomes == {"sent" if status == 200 else "refused": 1}
+    assert all(len(line["answer"]) <= 500 for line in logs)
 
 
 def test_nobody_listening_is_a_failure_and_no_exception(session: requests.Session, outcomes: Counter[str]) -> None:

@@ -52,7 +52,17 @@ def test_a_dropped_fleet_vanishes_at_once() -> None:
 
 @pytest.mark.parametrize(
     ("header", "taken"),
-    [("", False), ("gzip", True), ("br, GZIP;q=0.5", True), ("gzip;q=0", False), ("gzip; q=0.0", False), ("*", True)],
+    [
+        ("", False),
+        ("gzip", True),
+        ("br, GZIP;q=0.5", True),
+        ("gzip;q=0", False),
+        ("gzip; q=0.0", False),
+        ("*", True),
+        ("*;q=0, gzip", True),
+        ("gzip;q=0, *", False),
+        ("*;q=0", False),
+    ],
 )
 def test_accept_encoding_is_understood(header: str, taken: bool) -> None:
     assert takes_gzip(header) is taken

@@ -63,7 +63,7 @@ def test_software_throttling_holds_the_limit_while_resistance_goes_on_rising(
     assert (temperature[throttled > 30] == 87).mean() > 0.99
     assert power[-60:].mean() < 0.9 * power[:60].mean()
     assert drifting[Signal.SM_CLOCK][3, -1] < drifting[Signal.SM_CLOCK][3, 0]
-    assert throttled.max() <= 60
+    assert throttled.max() <= 60 + 1e-6  # seconds, counted in nanoseconds
     assert int(drifting[Signal.CLOCK_EVENT_REASONS][3, -1]) & 0x20
     assert drifting[Signal.HARDWARE_THERMAL_THROTTLE][3].max() == 0
 

@@ -79,8 +79,6 @@ def test_damaged_files_are_numbered_as_they_come(tmp_path: Path) -> None:
     for _ in range(11):
         (tmp_path / "file").write_text("")
         set_aside(tmp_path / "file", "a test", "none")
-    assert set_aside_numbers(tmp_path) == list(range(1, 12))
-
-
-def set_aside_numbers(directory: Path) -> list[int]:
-    return sorted(int(p.suffix.removeprefix(".corrupt-")) for p in quarantined(directory))
+    (tmp_path / "another.corrupt-2").write_text("")
+    numbered = [f"file.corrupt-{number}" for number in range(1, 12)]
+    assert [path.name for path in quarantined(tmp_path)] == ["another.corrupt-2", *numbered]

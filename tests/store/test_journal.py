@@ -10,25 +10,19 @@ import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
-from healthsvc.fleet import Incident
+from healthsvc.fleet import DAY_S, Incident
 from healthsvc.store import Journal, StoreError, sqlite_url
 
 LOOP = Incident("i1", "cooling_loop", "loop3", "active", "CoolingIncident", "flow", 10.0, ("GPU-a", "GPU-b"), "GPU-b")
 
 
-def alert(key: str, **changed: Any) -> dict[str, Any]:
-    whole = {
-        "key": key,
-        "labels": {"alertname": "GpuFailurePredicted", "UUID": key},
+def case(name: str) -> dict[str, Any]:
+    return {
+        "labels": {"UUID": name},
         "annotations": {"summary": "gleich kaputt: 85 °C"},
-        "state": "firing",
-        "raised_s": 100.5,
-        "last_true_s": 160.0,
-        "cleared_s": None,
-        "started_wall_s": 1_700_000_000.123,
-        "payload": {"held": [1, 2], "end_s": math.inf},
+        "end_s": math.inf,
+        "held": [1],
     }
-    return {**whole, **changed}
 
 
 @pytest.fixture
@@ -36,41 +30,34 @@ def url(tmp_path: Path) -> Any:
     return sqlite_url(tmp_path / "state with # and ?")
 
 
-def test_alerts_survive_a_restart(url: Any) -> None:
+def test_alerts_survive_a_restart_and_the_empty_key_comes_first(url: Any) -> None:
     with Journal(url) as journal:
-        journal.save_alerts([alert("b"), alert("a", state="pending", raised_s=None)])
+        journal.save_alerts({"b": case("b"), "": {"last_s": 1.5}, "a": case("a")})
     with Journal(url) as journal:
-        assert journal.load_alerts() == [alert("a", state="pending", raised_s=None), alert("b")]
+        assert list(journal.load_alerts().items()) == [("", {"last_s": 1.5}), ("a", case("a")), ("b", case("b"))]
 
 
 def test_saving_alerts_replaces_the_whole_set(url: Any) -> None:
     with Journal(url) as journal:
-        journal.save_alerts([alert("a"), alert("b")])
-        journal.save_alerts([alert("c")])
-        assert [row["key"] for row in journal.load_alerts()] == ["c"]
-        journal.save_alerts([])
-        assert journal.load_alerts() == []
+        journal.save_alerts({"a": case("a"), "b": case("b")})
+        journal.save_alerts({"c": case("c")})
+        assert journal.load_alerts().keys() == {"c"}
+        journal.save_alerts({})
+        assert journal.load_alerts() == {}
 
 
 def test_a_save_that_fails_leaves_the_old_set(url: Any) -> None:
     with Journal(url) as journal:
-        journal.save_alerts([alert("a")])
+        journal.save_alerts({"a": case("a")})
         with pytest.raises(StoreError):
-            journal.save_alerts([alert("b"), alert("b")])
-        assert [row["key"] for row in journal.load_alerts()] == ["a"]
-
-
-def test_columns_that_have_a_natural_empty_value_may_be_left_out(url: Any) -> None:
-    with Journal(url) as journal:
-        journal.save_alerts([alert("a"), {"key": "b", "labels": {}, "state": "pending"}])
-        assert journal.load_alerts()[1]["payload"] == {}
-        assert journal.load_alerts()[1]["cleared_s"] is None
+            journal.save_alerts({"b": case("b"), None: case("c")})  # type: ignore[dict-item]
+        assert journal.load_alerts().keys() == {"a"}
 
 
 def test_numpy_numbers_and_nan_come_back_as_plain_ones(url: Any) -> None:
     with Journal(url) as journal:
-        journal.set_meta("x", {"p": np.float32(0.5), "rows": np.arange(3), "no_sample": math.nan})
-        read = journal.get_meta("x")
+        journal.save_alerts({"x": {"p": np.float32(0.5), "rows": np.arange(3), "no_sample": math.nan}})
+        read = journal.load_alerts()["x"]
         assert (read["p"], read["rows"]) == (0.5, [0, 1, 2])
         assert math.isnan(read["no_sample"])
 
@@ -86,23 +73,35 @@ def test_incidents_are_added_or_replaced_by_id(url: Any) -> None:
         assert journal.load_incidents() == (cleared, other)
 
 
-def test_meta_keeps_the_last_value_and_knows_what_it_never_had(url: Any) -> None:
+def test_only_what_was_never_cleared_is_standing(url: Any) -> None:
+    cleared = replace(LOOP, id="i2", state="cleared", cleared_s=99.0)
+    predicted = replace(LOOP, id="i3", state="predicted", onset_s=40.0, last_true_s=50.0)
     with Journal(url) as journal:
-        assert journal.get_meta("backfill", "never") == "never"
-        for day in (1, 2):
-            journal.set_meta("backfill", {"day": day})
-        assert journal.get_meta("backfill") == {"day": 2}
-        journal.set_meta("backfill", None)
-        assert journal.get_meta("backfill", "never") is None
+        journal.save_incidents([predicted, cleared, LOOP])
+    with Journal(url) as journal:
+        assert journal.standing() == (LOOP, predicted)
+        assert journal.standing(not_after_s=49.0) == (LOOP,)
 
 
-def test_a_journal_of_newer_software_is_refused_and_left_alone(url: Any) -> None:
+def test_an_incident_is_forgotten_ninety_days_after_it_was_cleared(url: Any) -> None:
+    old = replace(LOOP, id="old", state="cleared", onset_s=1.0, cleared_s=5.0)
+    late = replace(LOOP, id="late", onset_s=2.0, last_true_s=90 * DAY_S)
+    with Journal(url) as journal:
+        journal.save_incidents([old, LOOP, late])
+        journal.save_incidents([replace(late, last_true_s=90 * DAY_S + 5.0)])
+        assert {incident.id for incident in journal.load_incidents()} == {"old", "i1", "late"}
+        journal.save_incidents([replace(late, last_true_s=90 * DAY_S + 6.0)])
+        assert {incident.id for incident in journal.load_incidents()} == {"i1", "late"}
+
+
+@pytest.mark.parametrize("version", [1, 3])
+def test_a_journal_with_other_tables_is_refused_and_left_alone(url: Any, version: int) -> None:
     with Journal(url):
         pass
     with sqlite3.connect(url.database) as connection:
-        connection.execute("UPDATE schema_version SET version = 2")
+        connection.execute("UPDATE schema_version SET version = ?", (version,))
     connection.close()
-    with pytest.raises(StoreError, match=r"schema 2 .* knows 1\. Upgrade healthsvc"):
+    with pytest.raises(StoreError, match=rf"schema {version} .* knows 2\. Run the version that wrote it"):
         Journal(url)
     assert [p.name for p in Path(url.database).parent.glob("*.corrupt-*")] == []
 
@@ -110,7 +109,7 @@ def test_a_journal_of_newer_software_is_refused_and_left_alone(url: Any) -> None
 @pytest.mark.parametrize("damage", ["head", "middle"])
 def test_a_damaged_journal_is_set_aside_and_a_fresh_one_begun(url: Any, damage: str) -> None:
     with Journal(url) as journal:
-        journal.save_alerts([alert(f"{i:04d}") for i in range(500)])
+        journal.save_alerts({f"{i:04d}": case("a") for i in range(500)})
     path = Path(url.database)
     data = bytearray(path.read_bytes())
     if damage == "head":
@@ -119,8 +118,8 @@ def test_a_damaged_journal_is_set_aside_and_a_fresh_one_begun(url: Any, damage: 
         data[8192:-4096] = b"\xff" * (len(data) - 12288)
     path.write_bytes(data)
     with capture_logs() as logs, Journal(url) as journal:
-        assert journal.load_alerts() == []
-        journal.save_alerts([alert("a")])
+        assert journal.load_alerts() == {}
+        journal.save_alerts({"a": case("a")})
     assert (path.parent / "journal.sqlite.corrupt-1").exists()
     assert logs[0]["log_level"] == "warning"
     assert "fresh journal" in logs[0]["cure"]
@@ -130,7 +129,7 @@ def test_a_damaged_journal_is_set_aside_and_a_fresh_one_begun(url: Any, damage: 
 
 def test_a_reader_is_not_kept_waiting_by_a_writer(url: Any) -> None:
     with Journal(url) as journal:
-        journal.save_alerts([alert("a")])
+        journal.save_alerts({"a": case("a")})
         writer = sqlite3.connect(url.database, isolation_level=None)
         writer.execute("BEGIN IMMEDIATE")
         writer.execute("DELETE FROM alerts")

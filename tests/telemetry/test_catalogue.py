@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from healthsvc.fleet import ENVIRONMENT, GPU_SIGNALS, Signal
-from healthsvc.telemetry.catalogue import BLANKS, ENVIRONMENT_ROWS, GPU_ROWS, to_base_units
+from healthsvc.telemetry.catalogue import ENVIRONMENT_ROWS, GPU_ROWS, to_base_units
+from healthsvc.telemetry.catalogue.plausible import BLANKS
 
 
 def test_every_signal_that_is_not_derived_has_a_row() -> None:

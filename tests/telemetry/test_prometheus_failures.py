@@ -189,7 +189,7 @@ def test_a_trickle_is_not_waited_for(httpserver: HTTPServer) -> None:
 
     httpserver.expect_request("/").respond_with_handler(lambda _: Response(drops()))
     with pytest.raises(requests.Timeout):
-        Exchanger(build_session(HttpClientSettings()), 0.5, 1)("GET", httpserver.url_for("/"))
+        Exchanger(build_session(HttpClientSettings()), 0.5, 1, 1000)("GET", httpserver.url_for("/"))
 
 
 def test_a_flood_is_cut_off(httpserver: HTTPServer) -> None:
@@ -206,6 +206,52 @@ def test_warnings_and_partial_answers_are_kept(server: HTTPServer) -> None:
     grid = source(server).read(TIMES_S)
     assert grid.warnings == ("a hint", "store gone", "the server says that its answer is partial")
     assert grid.samples == 10
+
+
+def test_a_partial_discovery_is_told_with_the_next_grid_and_once(server: HTTPServer) -> None:
+    def partial(request: Request) -> Response:
+        warnings = [] if is_read(request) else ["store gone"]
+        return json_response({**samples(request), "warnings": warnings})
+
+    server.expect_request(QUERY).respond_with_handler(partial)
+    assert source(server).read(TIMES_S).warnings == ("store gone",)
+    apart = source(server)
+    gpus = apart.discover(0, 600)
+    assert [apart.read(TIMES_S, gpus).warnings for _ in range(2)] == [("store gone",), ()]
+
+
+def test_a_partial_answer_to_which_labels_are_newest_is_told(server: HTTPServer) -> None:
+    def renamed(request: Request) -> Response:
+        query = request.form["query"]
+        if "timestamp(" in query:
+            told = [
+                {"metric": {**GPU, "Hostname": name}, "value": [600, at]} for name, at in (("n1", "60"), ("n2", "9"))
+            ]
+            return json_response(answer("vector", told, warnings=["half the stores"]))
+        if "group by" in query:
+            told = [{"metric": {**GPU, "Hostname": name}, "value": [600, "1"]} for name in ("n1", "n2")]
+            return json_response(answer("vector", told))
+        return json_response(samples(request))
+
+    server.expect_request(QUERY).respond_with_handler(renamed)
+    grid = source(server).read(TIMES_S)
+    assert [gpu.hostname for gpu in grid.gpus] == ["n1"]
+    assert grid.warnings == ("half the stores",)
+
+
+def test_a_partial_answer_to_the_span_is_told(server: HTTPServer) -> None:
+    def edges(request: Request) -> Response:
+        if "group by" in request.form["query"] or "_over_time" not in request.form["query"]:
+            return json_response(answer("vector", [{"metric": GPU, "value": [600, "600"]}]))
+        return json_response(answer("vector", [{"metric": {}, "value": [600, "300"]}], warnings=["no old blocks"]))
+
+    server.expect_request(QUERY).respond_with_handler(edges)
+    reader = source(server)
+    assert reader.span() == (300, 300)
+    server.clear()
+    server.expect_request(NAMES).respond_with_json({"status": "success", "data": ["DCGM_FI_DEV_GPU_TEMP"]})
+    server.expect_request(QUERY).respond_with_handler(lambda request: json_response(samples(request)))
+    assert reader.read(TIMES_S).warnings == ("no old blocks",)
 
 
 def test_too_many_samples_halves_the_question(server: HTTPServer) -> None:
@@ -257,7 +303,7 @@ def test_basic_authentication_reaches_the_server(httpserver: HTTPServer, tmp_pat
     given = {"basic_password_file": str(tmp_path / "password")} if by_file else {"basic_password": "sésame"}
     httpserver.expect_request("/").respond_with_data("ok")
     session = build_session(HttpClientSettings.model_validate({"basic_user": "ops", **given}))
-    Exchanger(session, 5, 1)("GET", httpserver.url_for("/"))
+    Exchanger(session, 5, 1, 1000)("GET", httpserver.url_for("/"))
     authorization = httpserver.log[0][0].authorization
     assert authorization is not None
     assert (authorization.username, authorization.password) == ("ops", "sésame")

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -120,6 +121,21 @@ def test_a_hole_in_the_days_is_a_hole_in_the_samples(copy: Path) -> None:
     early = grid.times_s < START_S + 86_400
     assert np.isnan(grid.values[Signal.POWER][:, early]).all()
     assert not np.isnan(grid.values[Signal.POWER][0, ~early]).any()
+
+
+@pytest.mark.parametrize("poorer", ["2026-01-05", "2026-01-06"])
+def test_a_place_that_one_day_lacks_keeps_its_samples_of_the_other(copy: Path, poorer: str) -> None:
+    path = copy / "environment" / f"{poorer}.parquet"
+    table = pq.read_table(path)
+    pq.write_table(table.filter(pc.not_equal(table["name"], "node-001")), path)
+    midnight = START_S + 86_400
+    times_s = uniform_times(midnight - 1800, midnight + 1800, 60.0)
+    inlet = RecordedSource(copy).read(times_s).environment[Signal.INLET]
+    lacking = (times_s < midnight) == (poorer == "2026-01-05")
+    row = inlet.names.index("node-001")
+    assert np.isnan(inlet.values[row, lacking]).all()
+    assert not np.isnan(inlet.values[row, ~lacking]).any()
+    assert not np.isnan(np.delete(inlet.values, row, axis=0)).any()
 
 
 def test_reading_the_day_last_read_is_fast(source: RecordedSource) -> None:

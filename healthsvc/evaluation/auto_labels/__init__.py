@@ -6,12 +6,12 @@ link was the first; and an episode whose reset nobody reported ends by rule, aft
 """
 
 from healthsvc.evaluation.auto_labels.domains import power_brake_labels, throttling_labels
-from healthsvc.evaluation.auto_labels.dose import HourlyDose, shared_heat
+from healthsvc.evaluation.auto_labels.dose import HourlyDose
 from healthsvc.evaluation.auto_labels.gpus import device_loss_labels, memory_labels, thermal_labels
 from healthsvc.evaluation.labels import Label
 from healthsvc.fleet import FleetHistory
 
-__all__ = ["HourlyDose", "auto_labels", "shared_heat"]
+__all__ = ["HourlyDose", "auto_labels"]
 
 
 def auto_labels(history: FleetHistory, dose: HourlyDose, until_s: float) -> tuple[Label, ...]:

@@ -6,13 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from healthsvc.evaluation.auto_labels.dose import HOUR_S, Heat
+from healthsvc.evaluation.auto_labels.dose import Heat
 from healthsvc.evaluation.labels import THROTTLING, Label
 from healthsvc.features.facts import DOMAIN_LAYERS
-from healthsvc.fleet import LEAST_MEMBERS, OPEN, EventKind, FleetHistory, Topology
+from healthsvc.fleet import HOLDS_SHARE, HOUR_S, LEAST_MEMBERS, OPEN, EventKind, FleetHistory, Topology
 
 EPISODE_HOURS = 24
-HOLDS_SHARE = 0.8  # an incident is on the smallest domain that holds this share of the GPUs hit
 
 Domain = tuple[str, int]  # layer, group number
 Members = Mapping[Domain, NDArray[np.intp]]
@@ -46,7 +45,7 @@ def throttling_labels(heat: Heat, topology: Topology, until_s: float) -> list[La
 
     Blind to domains whose layer is unknown, and to two causes in one domain at once.
     """
-    members = members_of(topology, len(heat.gpus))
+    members = members_of(topology)
     spells: list[_Spell] = []
     for column, hour in enumerate(heat.hours.tolist()):
         for fresh in _hour_spells(heat, column, hour, members):
@@ -57,17 +56,9 @@ def throttling_labels(heat: Heat, topology: Topology, until_s: float) -> list[La
     return [_label(spell, members, topology, until_s) for spell in spells]
 
 
-def members_of(topology: Topology, gpu_count: int) -> Members:
+def members_of(topology: Topology) -> Members:
     """Rows of every domain, smaller layers first."""
-    found: dict[Domain, NDArray[np.intp]] = {}
-    for layer in DOMAIN_LAYERS:
-        group = topology.group(layer, gpu_count)
-        order = np.argsort(group, kind="stable")
-        numbers, starts = np.unique(group[order], return_index=True)
-        for number, rows in zip(numbers.tolist(), np.split(order, starts[1:]), strict=True):
-            if number >= 0:
-                found[layer, number] = rows
-    return found
+    return {(layer, i): rows for layer in DOMAIN_LAYERS for i, rows in enumerate(topology.members(layer))}
 
 
 def _hour_spells(heat: Heat, column: int, hour: int, members: Members) -> list[_Spell]:

@@ -6,16 +6,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from healthsvc.evaluation.auto_labels.dose import HOUR_S, Heat, shared_heat
+from healthsvc.evaluation.auto_labels.dose import Heat
 from healthsvc.evaluation.labels import Label
-from healthsvc.features.facts import OPEN_FOR_S, RECURS_WITHIN_S, class_events, lost
-from healthsvc.fleet import DAY_S, OPEN, EventKind, EventLog, FleetHistory, GpuId, Topology
+from healthsvc.features.facts import OPEN_FOR_S, class_events, domain_throttling, lost, recurring
+from healthsvc.fleet import DAY_S, HOUR_S, OPEN, EventKind, EventLog, FleetHistory, GpuId, Topology
 
 EPISODE_S = DAY_S  # service events of one GPU within a day are one
-OFF_BUS = 79.0  # a GPU that vanished beside its live node has done the same as one that said XID 79
 WORDS = {
     EventKind.DOUBLE_BIT_ERROR: "uncorrectable error",
     EventKind.UNCORRECTABLE_REMAP: "row remapped after an uncorrectable error",
+    EventKind.RETIRED_PAGES: "page retired after an uncorrectable error",
     EventKind.REMAP_FAILURE: "row remap failed",
     EventKind.LOST: "silent while its node answers",
 }
@@ -37,7 +37,7 @@ def thermal_labels(heat: Heat, topology: Topology, until_s: float) -> list[Label
 
     A T2 ends with its last such hour, once a day has passed without another; a T1 lasts.
     """
-    own = heat.hot & ~shared_heat(heat.hot, topology)
+    own = heat.hot & ~domain_throttling(heat.hot, topology)
     happened = [
         Happening(
             int(row),
@@ -56,7 +56,7 @@ def thermal_labels(heat: Heat, topology: Topology, until_s: float) -> list[Label
 
 
 def memory_labels(history: FleetHistory, until_s: float) -> list[Label]:
-    """Double-bit errors, rows remapped for them, and the XIDs of the class; T1: a remap that failed, and its XIDs.
+    """Double-bit errors, rows remapped and pages retired for them, the XIDs of the class; T1: a failed remap, its XIDs.
 
     A T2 ends with the next driver reload or absence, else after seven days; a T1 lasts.
     """
@@ -82,7 +82,7 @@ def device_loss_labels(history: FleetHistory, until_s: float) -> list[Label]:
     resets = events.of(EventKind.DRIVER_RELOAD, EventKind.GAP)
     swapped = replaced(history)
     gone = lost(history) | swapped
-    found = episodes(_happenings(failures, recurring(failures, resets)))
+    found = episodes(_happenings(failures, recurring(events)))
     last = {episode[0].row: number for number, episode in enumerate(found)}
     labels: list[Label] = []
     for number, episode in enumerate(found):
@@ -93,27 +93,6 @@ def device_loss_labels(history: FleetHistory, until_s: float) -> list[Label]:
             episode = [*episode[:-1], replace(episode[-1], terminal=True, note=f"{episode[-1].note}, then replaced")]
         labels += graded(history.gpus, episode, end_s, end_s, "device_loss")
     return labels
-
-
-def recurring(failures: EventLog, resets: EventLog) -> NDArray[np.bool_]:
-    """bool[failure]: the same had happened to this GPU, and the reset that followed lies less than 14 days back.
-
-    The same: an equal XID, or vanishing once more (XID 79 included). A GPU that vanishes a second time a day or more
-    later had come back in between, whether or not anybody saw the reset.
-    """
-    what = np.where(failures.kind == EventKind.LOST, OFF_BUS, failures.value)
-    reset_s = _by_row(resets)
-    absent_s = _by_row(failures.of(EventKind.LOST))
-    last_s: dict[tuple[int, float], float] = {}
-    again = np.zeros(len(failures), bool)
-    for i, key in enumerate(zip(failures.row.tolist(), what.tolist(), strict=True)):
-        at_s, nothing = float(failures.start_s[i]), np.zeros(0)
-        returned = absent_s.get(key[0], nothing)
-        seen = np.concatenate([reset_s.get(key[0], nothing), returned[returned <= at_s - EPISODE_S]])
-        cured_s = seen[(seen >= last_s.get(key, OPEN)) & (seen < at_s)].min(initial=OPEN)
-        again[i] = np.isfinite(cured_s) and at_s - cured_s < RECURS_WITHIN_S
-        last_s[key] = at_s
-    return again
 
 
 def replaced(history: FleetHistory) -> NDArray[np.bool_]:
@@ -166,13 +145,6 @@ def _happenings(events: EventLog, terminal: NDArray[np.bool_] | None = None) -> 
         Happening(row, start_s, start_s, worse, f"XID {value:.0f}" if kind == EventKind.XID else WORDS[EventKind(kind)])
         for row, start_s, worse, kind, value in zip(*(column.tolist() for column in columns), strict=True)
     ]
-
-
-def _by_row(events: EventLog) -> dict[int, NDArray[np.float64]]:
-    """Starts by GPU row."""
-    order = np.argsort(events.row, kind="stable")
-    rows, starts = np.unique(events.row[order], return_index=True)
-    return dict(zip(rows.tolist(), np.split(events.start_s[order], starts[1:]), strict=True)) if len(rows) else {}
 
 
 def _end_s(episode: Sequence[Happening], resets: EventLog, until_s: float) -> float:

@@ -6,7 +6,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from healthsvc.fleet import CLASSES, EventKind, EventLog, FleetHistory, FleetWindow, Floats, Signal
+from healthsvc.features.facts import newest_s
+from healthsvc.fleet import CLASSES, EventKind, FleetHistory, FleetWindow, Floats, Signal
 
 Flags = NDArray[np.bool_]
 LOOK_BACK_S = 300.0  # how long a rule still sees the last sample (Prometheus, --query.lookback-delta)
@@ -69,13 +70,6 @@ def summed(values: Floats, columns: int) -> NDArray[np.float64]:
     before = np.zeros_like(total)
     before[:, columns:] = total[:, :-columns]
     return total - before
-
-
-def newest_s(log: EventLog, gpu_count: int) -> NDArray[np.float64]:
-    """Start of each GPU's newest event [gpu]; -inf without one."""
-    newest = np.full(gpu_count, -np.inf)
-    np.maximum.at(newest, log.row, log.start_s)
-    return newest
 
 
 def any_xid(history: FleetHistory, codes: Iterable[int], within_s: float) -> Flags:

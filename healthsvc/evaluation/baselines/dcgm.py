@@ -17,9 +17,8 @@ from healthsvc.evaluation.baselines.base import (
 )
 from healthsvc.features.medians import nan_sum
 from healthsvc.features.windows import covered_steps, thermal_throttle_seconds
-from healthsvc.fleet import DAY_S, FleetHistory, Floats, Signal
+from healthsvc.fleet import DAY_S, MINUTE_S, FleetHistory, Floats, Signal
 
-MINUTE_S = 60.0
 REMAPPED_ROWS = 512
 RETIRED_PAGES = 63
 RETIRED_PAGES_WITH_GROWTH = 15

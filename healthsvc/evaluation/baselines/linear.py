@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from healthsvc.evaluation.baselines.base import Flags, alarms_of
 from healthsvc.fleet import DAY_S, FleetHistory, Floats, Signal
-from healthsvc.fleet.boards import board_limits
+from healthsvc.fleet.boards import MAX_OPERATING, limit_in_force
 
 HORIZON_S = 7 * DAY_S
 
@@ -78,5 +78,4 @@ def extrapolated(times_s: NDArray[np.float64], values: Floats, at_s: float, leas
 
 def limit(history: FleetHistory) -> NDArray[np.float64]:
     """Temperature at which each GPU begins to throttle [gpu]: as reported, else its board's; NaN if not known."""
-    reported = history.recent.last(Signal.GPU_MAX_OPERATING_LIMIT)
-    return np.where(np.isnan(reported), board_limits(history.gpus)[:, 0], reported).astype(np.float64)
+    return limit_in_force(history.recent.last(Signal.GPU_MAX_OPERATING_LIMIT), history.gpus, MAX_OPERATING)

@@ -4,10 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from healthsvc.evaluation.auto_labels.dose import HOUR_S, shared_heat
-from healthsvc.evaluation.baselines.base import Flags, alarms_of, newest_s
-from healthsvc.features.facts import THROTTLE_DOSE, class_events
-from healthsvc.fleet import DAY_S, FleetHistory
+from healthsvc.evaluation.baselines.base import Flags, alarms_of
+from healthsvc.features.facts import class_events, domain_throttling, newest_s
+from healthsvc.fleet import DAY_S, HOUR_S, THROTTLE_DOSE, FleetHistory
 
 
 @dataclass(frozen=True)
@@ -34,4 +33,4 @@ class Recurrence:
         days = history.daily.days
         chosen = (days * DAY_S >= since_s) & (days * DAY_S < history.now_s)
         hot = history.daily.get("thermal_throttle_s")[:, chosen] >= THROTTLE_DOSE * HOUR_S
-        return alarms_of(count, thermal=np.any(hot & ~shared_heat(hot, history.topology), axis=1), **again)
+        return alarms_of(count, thermal=np.any(hot & ~domain_throttling(hot, history.topology), axis=1), **again)

@@ -30,10 +30,10 @@ class AlarmSpans:
         return len(self.row)
 
 
-def episodes_of(steps: Iterable[tuple[float, Flags]], clear_s: float = CLEAR_S, cooldown_s: float = 0.0) -> AlarmSpans:
+def episodes_of(steps: Iterable[tuple[float, Flags]], cooldown_s: float = 0.0) -> AlarmSpans:
     """Alerts from (now_s, bool[gpu, class]) in order of time, so that flapping does not count a thousand times.
 
-    An alert is raised by its first flag and ends when the flag has been down for `clear_s`, counted from the first
+    An alert is raised by its first flag and ends when the flag has been down for CLEAR_S, counted from the first
     step that shows it down (a gap between steps is no calm). Until `cooldown_s` after that it is not raised again.
     Memory: one step, whatever their number. Raises ValueError for steps out of order or of another shape.
     """
@@ -50,7 +50,7 @@ def episodes_of(steps: Iterable[tuple[float, Flags]], clear_s: float = CLEAR_S, 
             )
         before_s = now_s
         calm = np.where(flags, np.inf, np.minimum(calm, now_s))
-        over = ~np.isnan(raised) & (now_s - calm >= clear_s)
+        over = ~np.isnan(raised) & (now_s - calm >= CLEAR_S)
         if over.any():
             parts.append((*np.nonzero(over), raised[over], np.full(int(over.sum()), now_s)))
             raised[over], ended[over] = np.nan, now_s
@@ -64,9 +64,7 @@ def episodes_of(steps: Iterable[tuple[float, Flags]], clear_s: float = CLEAR_S, 
     )
 
 
-def draw_spans(
-    alerts: int, gpu_count: int, start_s: float, end_s: float, rng: np.random.Generator, length_s: float = CLEAR_S
-) -> AlarmSpans:
+def draw_spans(alerts: int, gpu_count: int, start_s: float, end_s: float, rng: np.random.Generator) -> AlarmSpans:
     """b5: as many alerts as we raise, on GPUs, classes and at moments of [start, end) drawn uniformly.
 
     What it hits is what our number of alerts buys without any knowledge. Blind to everything. Raises ValueError
@@ -77,5 +75,5 @@ def draw_spans(
         rng.integers(0, gpu_count, alerts, np.int32),
         rng.integers(0, len(CLASSES), alerts, np.int8),
         raised_s,
-        raised_s + length_s,
+        raised_s + CLEAR_S,
     )

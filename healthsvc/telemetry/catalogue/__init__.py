@@ -2,7 +2,7 @@
 
 from healthsvc.fleet import LIVENESS, Signal
 from healthsvc.telemetry.catalogue import dcgm, environment
-from healthsvc.telemetry.catalogue.plausible import BLANKS, PLAUSIBLE, to_base_units
+from healthsvc.telemetry.catalogue.plausible import to_base_units
 from healthsvc.telemetry.catalogue.rows import EnvironmentRow, Merge, Row
 
 GPU_ROWS: tuple[Row, ...] = (*dcgm.ROWS,)
@@ -12,10 +12,8 @@ ENVIRONMENT_ROWS: tuple[EnvironmentRow, ...] = environment.ROWS
 PRESENCE_METRICS = tuple(row.metric for row in GPU_ROWS if row.signal in LIVENESS or row.signal is Signal.XID)
 
 __all__ = [
-    "BLANKS",
     "ENVIRONMENT_ROWS",
     "GPU_ROWS",
-    "PLAUSIBLE",
     "PRESENCE_METRICS",
     "EnvironmentRow",
     "Merge",

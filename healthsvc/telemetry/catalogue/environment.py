@@ -5,8 +5,8 @@ There is no common Prometheus name for coolant; the names here follow Redfish's 
 
 from healthsvc.fleet import Signal
 from healthsvc.telemetry.catalogue.rows import EnvironmentRow
+from healthsvc.telemetry.identity import HOST_LABELS
 
-NODE_LABELS = ("hostname", "Hostname", "node", "instance")
 LOOP_LABELS = ("loop", "cooling_loop")
 
 ROWS = (
@@ -14,7 +14,7 @@ ROWS = (
         Signal.INLET,
         "ipmi_temperature_celsius",
         "node",
-        NODE_LABELS,
+        HOST_LABELS,
         matcher='name=~"(?i).*(inlet|ambient|intake).*"',  # sensor names differ by vendor
     ),
     EnvironmentRow(Signal.COOLANT_SUPPLY, "coolant_supply_temperature_celsius", "cooling_loop", LOOP_LABELS),
