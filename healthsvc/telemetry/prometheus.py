@@ -3,28 +3,22 @@
 import re
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import requests
 from numpy.typing import NDArray
 
 from healthsvc.config import PrometheusSettings
-from healthsvc.fleet import DAY_S, MINUTE_S, GpuId, Placement, PlaceSeries, Signal, first_rows
-from healthsvc.telemetry.catalogue import (
-    ENVIRONMENT_ROWS,
-    GPU_ROWS,
-    PRESENCE_METRICS,
-    EnvironmentRow,
-    to_base_units,
-)
+from healthsvc.fleet import DAY_S, MINUTE_S, GpuId, Placement
+from healthsvc.telemetry.catalogue import ENVIRONMENT_ROWS, GPU_ROWS, PRESENCE_METRICS
 from healthsvc.telemetry.decode import Samples
 from healthsvc.telemetry.discovery import Found, find_gpus, find_span
 from healthsvc.telemetry.fetch import Ask, Fetcher
+from healthsvc.telemetry.framing import Framer
 from healthsvc.telemetry.grid import step_of
-from healthsvc.telemetry.identity import DEVICE_LABELS, device_id, place_name
-from healthsvc.telemetry.merge import merge_samples
+from healthsvc.telemetry.identity import DEVICE_LABELS
 from healthsvc.telemetry.prometheus_api import PrometheusApi
 from healthsvc.telemetry.sharding import Shard, shards
 from healthsvc.telemetry.source import RawGrid
@@ -108,31 +102,14 @@ class PrometheusSource:
             gpus = self.discover(start_s, end_s)
         elif any(gpu.device_id not in self._devices for gpu in gpus):
             self.discover(start_s, end_s)
-        row_of = first_rows(gpus)
-        grids: dict[str, NDArray[np.float64]] = {}
-        surroundings: defaultdict[EnvironmentRow, list[Samples]] = defaultdict(list)
+        framer = Framer(gpus, times_s, step_s)
 
         def take(ask: Ask, samples: Samples, columns: slice) -> None:
-            if isinstance(ask.row, EnvironmentRow):
-                surroundings[ask.row].append(samples)
-                return
-            if ask.row.metric not in grids:
-                grids[ask.row.metric] = np.full((len(row_of), len(times_s)), np.nan)
-            rows = np.array([row_of.get(device_id(labels), -1) for labels in samples.labels], np.intp)
-            scaled = replace(samples, values=to_base_units(samples.values, ask.row.signal, ask.row.scale))
-            merge_samples(grids[ask.row.metric][:, columns], scaled, rows, times_s[columns], step_s, ask.row.merge)
+            framer.take(ask.row, samples, columns)
 
         fetched = self._fetch(self._asks(self.metrics(start_s, end_s), gpus), times_s, step_s, take)
-        environment = {row.signal: _places(row, answers, times_s, step_s) for row, answers in surroundings.items()}
         heard, self._heard = self._heard, set()
-        return RawGrid(
-            tuple(gpus),
-            times_s,
-            _coalesced(grids),
-            {signal: places for signal, places in environment.items() if places.names},
-            fetched.samples,
-            tuple(sorted(fetched.warnings | heard)),
-        )
+        return framer.grid(fetched.samples, [*(fetched.warnings | heard)])
 
     def _asks(self, names: frozenset[str], gpus: Sequence[GpuId]) -> list[Ask]:
         parts = self._shards([gpu.device_id for gpu in gpus]) if gpus else []
@@ -170,30 +147,3 @@ class PrometheusSource:
             own = ",".join(m[0] for m in _MATCHER.finditer(own) if m[1] not in _EXPORTERS_OWN)
         inside = ",".join(part for part in (own, matcher) if part)
         return f"{metric}{{{inside}}}" if inside else metric
-
-
-def _coalesced(grids: Mapping[str, NDArray[np.float64]]) -> dict[Signal, NDArray[np.float64]]:
-    """One grid a signal: of its metrics the first in the catalogue wins, sample by sample; without samples none."""
-    values: dict[Signal, NDArray[np.float64]] = {}
-    for row in GPU_ROWS:
-        grid = grids.get(row.metric)
-        if grid is None or np.isnan(grid).all():
-            continue
-        earlier = values.get(row.signal)
-        values[row.signal] = grid if earlier is None else np.where(np.isnan(earlier), grid, earlier)
-    return values
-
-
-def _places(
-    row: EnvironmentRow, answers: Sequence[Samples], times_s: NDArray[np.float64], step_s: float
-) -> PlaceSeries:
-    """The row's series by place, in order of name."""
-    named = [[place_name(labels, row.place_labels) for labels in samples.labels] for samples in answers]
-    names = tuple(sorted({name for each in named for name in each if name}))
-    number = {name: i for i, name in enumerate(names)}
-    grid = np.full((len(names), len(times_s)), np.nan)
-    for samples, each in zip(answers, named, strict=True):
-        rows = np.array([number.get(name, -1) for name in each], np.intp)
-        cleaned = replace(samples, values=to_base_units(samples.values, row.signal))
-        merge_samples(grid, cleaned, rows, times_s, step_s, row.merge)
-    return PlaceSeries(row.layer, names, grid.astype(np.float32))

@@ -20,11 +20,39 @@ class SourceError(Exception):
 
 
 @dataclass(frozen=True)
+class Reading:
+    """How one metric was read as one signal: in which unit, and why (its name, or what its values prove).
+
+    conflict: the values contradict the name; `why` then says what was done. gpus: that had samples of it.
+    """
+
+    signal: Signal
+    metric: str
+    generation: str
+    unit: str
+    why: str
+    conflict: bool
+    gpus: int
+
+
+@dataclass(frozen=True)
+class Workload:
+    """The pod that holds a GPU."""
+
+    namespace: str
+    pod: str
+    container: str = ""
+
+
+@dataclass(frozen=True)
 class RawGrid:
     """Samples of some GPUs on a uniform grid, in canonical names and base units, all series of a device merged.
 
     times_s float64[time] is uniform; column t holds the last sample in (t - step, t]. values[signal] float64[gpu,
-    time], counters still cumulative, NaN = no sample. environment values lie on the same grid.
+    time], counters still cumulative, NaN = no sample. environment values lie on the same grid. rejected: how many
+    samples were no measurement, by signal and reason; readings: how each metric was read. incomplete: the source
+    itself says that something is missing (`warnings` has its words). By device_id: workloads, the newest pod of each
+    GPU that has one; partitions, the MIG instances of each GPU that is cut into any.
     """
 
     gpus: tuple[GpuId, ...]
@@ -33,6 +61,11 @@ class RawGrid:
     environment: Mapping[Signal, PlaceSeries] = field(default_factory=lambda: MappingProxyType({}))
     samples: int = 0
     warnings: tuple[str, ...] = ()
+    rejected: Mapping[tuple[Signal, str], int] = field(default_factory=lambda: MappingProxyType({}))
+    readings: tuple[Reading, ...] = ()
+    incomplete: bool = False
+    workloads: Mapping[str, Workload] = field(default_factory=lambda: MappingProxyType({}))
+    partitions: Mapping[str, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
 
 
 class Source(Protocol):
