@@ -31,15 +31,16 @@ def series_of(recording: RecordedSource, start_s: float, end_s: float) -> Iterat
         yield batch
     for signal, places in raw.environment.items():
         family = PLACES[signal]
-        naming = (
-            (lambda n: {"name": "Inlet Temp", "hostname": n}) if signal is Signal.INLET else (lambda n: {"loop": n})
-        )
         yield [
-            Series(family.name, naming(name), _samples(times, row.astype(np.float64)))
+            Series(family.name, _labels_of_place(signal, name), _samples(times, row.astype(np.float64)))
             for name, row in zip(places.names, places.values, strict=True)
         ]
 
 
-def _samples(times_s: np.ndarray, values: np.ndarray) -> list[tuple[float, float]]:  # type: ignore[type-arg]
+def _labels_of_place(signal: Signal, name: str) -> dict[str, str]:
+    return {"name": "Inlet Temp", "hostname": name} if signal is Signal.INLET else {"loop": name}
+
+
+def _samples(times_s: np.ndarray, values: np.ndarray) -> list[tuple[float, float]]:
     seen = ~np.isnan(values)
     return list(zip(times_s[seen].tolist(), values[seen].tolist(), strict=True))

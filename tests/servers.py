@@ -165,8 +165,8 @@ def backfill(data: Path, series: Iterable[Series]) -> None:
     with text.open("w") as out:
         out.writelines(openmetrics(series))
     # The flag is hidden and must come first; without it the whole file is parsed again for every two hours.
-    command = ["promtool", "tsdb", "create-blocks-from", "--max-block-duration=240h", "openmetrics", text, data]
-    made = subprocess.run(command, capture_output=True, text=True, check=False)
+    command = ["promtool", "tsdb", "create-blocks-from", "--max-block-duration=240h", "openmetrics"]
+    made = subprocess.run([*command, str(text), str(data)], capture_output=True, text=True, check=False)
     if made.returncode:
         raise RuntimeError(f"promtool could not write the blocks: {made.stderr[-2000:]}")
     text.unlink()

@@ -33,7 +33,7 @@ def test_every_measurement_gives_its_figures() -> None:
 def test_a_measured_back_test_tells_time_memory_and_that_both_sources_agree() -> None:
     if reason := servers.missing("victoria-metrics"):
         pytest.skip(reason)
-    command = [sys.executable, SCRIPTS / "bench_backtest.py", "proof", "--quick"]
+    command = [sys.executable, str(SCRIPTS / "bench_backtest.py"), "proof", "--quick"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     parquet, server, same = done.stdout.splitlines()

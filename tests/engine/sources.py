@@ -55,7 +55,8 @@ class ArraySource:
         return RawGrid(wanted, times_s, values, places, samples=sum(np.isfinite(v).sum() for v in values.values()))
 
     def _seen(self, row: int) -> NDArray[np.bool_]:
-        return np.any([~np.isnan(v[row]) for v in self.values.values()], axis=0)
+        seen: NDArray[np.bool_] = np.any([~np.isnan(v[row]) for v in self.values.values()], axis=0)
+        return seen
 
 
 def steady_source(

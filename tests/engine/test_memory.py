@@ -13,7 +13,7 @@ from healthsvc.engine.joins import empty_ledger, joined_days
 from healthsvc.engine.memory import FleetMemory
 from healthsvc.engine.recall import recall
 from healthsvc.features.daily import definitions
-from healthsvc.fleet import DAY_S, HOUR_S, EventKind, GpuId, Placement, Signal
+from healthsvc.fleet import DAY_S, HOUR_S, DailyLedger, EventKind, Floats, GpuId, Placement, Signal
 from healthsvc.store import Ledger, StoreError
 from healthsvc.telemetry.recorded import RecordedSource
 from healthsvc.telemetry.source import RawGrid, Source, SourceError
@@ -62,6 +62,11 @@ def lived(patchy: RecordedSource, tmp_path_factory: pytest.TempPathFactory) -> t
     return memory, first, again
 
 
+def columns(daily: DailyLedger) -> dict[str, Floats]:
+    """Every feature, and how much of each day there was."""
+    return {**daily.features, "exposure_h": daily.exposure_h, "completeness": daily.completeness}
+
+
 def test_a_day_lived_minute_by_minute_is_the_day_that_backfill_writes(
     lived: tuple[FleetMemory, Ledger, Ledger],
 ) -> None:
@@ -69,9 +74,8 @@ def test_a_day_lived_minute_by_minute_is_the_day_that_backfill_writes(
     assert first.days() == again.days()
     (one, events), (other, others) = (x.read(START_DAY + 5, START_DAY + 8) for x in (first, again))
     assert one.gpus == other.gpus
-    for name in (*one.features, "exposure_h", "completeness"):
-        values = (x.features.get(name, getattr(x, name, None)) for x in (one, other))
-        np.testing.assert_array_equal(*values, err_msg=name)
+    for name, values in columns(one).items():
+        np.testing.assert_array_equal(values, columns(other)[name], err_msg=name)
     for name in ("row", "start_s", "end_s", "kind", "value"):
         np.testing.assert_array_equal(getattr(events, name), getattr(others, name), err_msg=name)
 
@@ -304,9 +308,8 @@ def test_a_day_keeps_what_a_gpu_did_that_left_before_its_end(device: str, slot: 
     (one, events), (other, others) = (ledger.read(START_DAY, START_DAY) for ledger in (lived, walked))
     order = [one.gpus.index(each) for each in other.gpus]
     assert {g.device_id for g in one.gpus} == {"a", "old", device}
-    for name in (*other.features, "exposure_h", "completeness"):
-        values = [x.features.get(name, getattr(x, name, None)) for x in (one, other)]
-        np.testing.assert_array_equal(values[0][order], values[1], err_msg=name)
+    for name, values in columns(other).items():
+        np.testing.assert_array_equal(columns(one)[name][order], values, err_msg=name)
     told = [
         {(log.gpus[r].device_id, s, k) for r, s, k in zip(e.row, e.start_s, e.kind, strict=True)}
         for log, e in ((one, events), (other, others))

@@ -191,7 +191,7 @@ def test_a_source_read_a_day_at_a_time_gives_the_same_columns(tiny: RecordedSour
     rng = np.random.default_rng(5)
     for _ in range(12):
         first, count = int(rng.integers(280, 9 * 288)), int(rng.choice([1, 2, 30, 300]))
-        times = START_S + (first + np.arange(count)) * 300.0
+        times = START_S + (first + np.arange(float(count))) * 300.0
         one, other = direct.read(times, step_s=300.0), ahead.read(times, step_s=300.0)
         rows = {gpu.device_id: row for row, gpu in enumerate(other.gpus)}
         assert {gpu.device_id for gpu in one.gpus} == rows.keys()
@@ -205,7 +205,7 @@ def test_a_source_read_a_day_at_a_time_gives_the_same_columns(tiny: RecordedSour
 def test_a_shard_shows_its_own_gpus_only(tiny: RecordedSource) -> None:
     source = RecordedSource(tiny.directory)
     gpus = source.discover(*source.span())
-    times = START_S + np.arange(300, 310) * 300.0
+    times = START_S + np.arange(300.0, 310) * 300.0
     shard = ReadAhead(source, gpus[:3])
     assert [g.device_id for g in shard.read(times).gpus] == [g.device_id for g in gpus[:3]]
     assert len(shard.discover(*source.span())) == 3

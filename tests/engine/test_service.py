@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -125,26 +126,26 @@ def test_days_that_nobody_looks_back_to_leave_the_ledger(tmp_path: Path, ran: Ca
 
 def test_an_incident_that_was_open_is_carried_on_after_a_restart(ran: Callable[..., Service]) -> None:
     now_s = START_S + 1.0 * DAY_S
-    told = {"layer": "node", "domain": GPUS[0].hostname, "cause": "8 of 8", "first_mover": "", "members": ("GPU-000",)}
-    open_one = Incident(
-        id="before", state="active", alertname="CoolingIncident", onset_s=now_s - 900, last_true_s=now_s - 300, **told
+    incident = partial(
+        Incident, layer="node", domain=GPUS[0].hostname, cause="8 of 8", first_mover="", members=("GPU-000",)
     )
-    cleared = Incident(
+    open_one = incident(
+        id="before", state="active", alertname="CoolingIncident", onset_s=now_s - 900, last_true_s=now_s - 300
+    )
+    cleared = incident(
         id="over",
         state="cleared",
         alertname="CoolingIncident",
         onset_s=now_s - 9000,
         last_true_s=now_s - 5000,
         cleared_s=now_s - 3000,
-        **told,
     )
-    later = Incident(
+    later = incident(
         id="of the future",
         state="active",
         alertname="CoolingIncident",
         onset_s=now_s + 900,
         last_true_s=now_s + 999,
-        **told,
     )
     snapshot = ran(steady(2), 1.0, 1.01, open_one, cleared, later).board.snapshot
     assert snapshot is not None

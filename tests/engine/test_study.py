@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pydantic import BaseModel
 
 from healthsvc.config import Settings
 from healthsvc.engine.progress import Silent
@@ -75,7 +76,7 @@ def test_a_rehearsal_of_other_settings_is_another(tiny: RecordedSource, tmp_path
     elsewhere = tmp_path / "topology.csv"
     elsewhere.write_text("hostname,rack\nnode-000,r1\nnode-001,r1\n")
     history, cycle = settings.history, settings.cycle
-    changed = [
+    changed: list[dict[str, BaseModel]] = [
         {"history": history.model_copy(update={"train_days": 9})},
         {"history": history.model_copy(update={"topology_file": elsewhere})},
         {"cycle": cycle.model_copy(update={"window_s": 3600.0})},

@@ -12,7 +12,7 @@ GPUS, KEEP = make_gpus(5), 8
 
 def block(first: int, width: int, signals: tuple[Signal, ...], rng: np.random.Generator) -> FleetWindow:
     values = {signal: rng.normal(size=(len(GPUS), width)).astype(np.float32) for signal in signals}
-    return FleetWindow(GPUS, (first + np.arange(width)) * 60.0, values)
+    return FleetWindow(GPUS, (first + np.arange(float(width))) * 60.0, values)
 
 
 def assert_same(one: FleetWindow, other: FleetWindow) -> None:

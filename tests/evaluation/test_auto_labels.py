@@ -46,7 +46,7 @@ def dose_of(shares: Mapping[tuple[int, int], float], gpus: int = 8, hardware: fl
     hour = (NOW_S // HOUR_S - back).astype(np.int64)
     seconds = np.array([shares[cell] for cell in cells]) * HOUR_S
     slow = np.full(len(cells), hardware * HOUR_S)
-    return HourlyDose(make_gpus(gpus), (Cells(row, hour, seconds, slow, hour * HOUR_S),), NOW_S)
+    return HourlyDose(make_gpus(gpus), (Cells(row, hour, seconds, slow, hour.astype(np.float64) * HOUR_S),), NOW_S)
 
 
 def labels_of(

@@ -11,7 +11,7 @@ from healthsvc.fleet import DAY_S
 
 PLACES = Places(frozenset({"a", "b"}), {"node:n": frozenset({"a", "b"})})
 HEADER = "scope,start,end,class,grade,source,precursor,scenario,note\n"
-ORIGINS_S = np.arange(10) * DAY_S
+ORIGINS_S = np.arange(10.0) * DAY_S
 
 
 def judged(rows: str, horizon_days: float, known_days: float = 100.0) -> list[list[float]]:

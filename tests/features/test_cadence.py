@@ -11,7 +11,7 @@ def window(every: int, step_s: float = 60.0, columns: int = 120, gpus: int = 4) 
     values = np.full((gpus, columns), np.nan, np.float32)
     values[:, ::every] = 50.0
     ids = tuple(GpuId(f"g{i}") for i in range(gpus))
-    return FleetWindow(ids, np.arange(1, columns + 1) * step_s, {Signal.GPU_TEMPERATURE: values})
+    return FleetWindow(ids, np.arange(1.0, columns + 1) * step_s, {Signal.GPU_TEMPERATURE: values})
 
 
 @pytest.mark.parametrize("every", [1, 2, 5])
@@ -32,6 +32,6 @@ def test_one_missed_scrape_in_three_is_no_other_interval() -> None:
 
 
 def test_a_fleet_without_samples_has_no_interval() -> None:
-    empty = FleetWindow((GpuId("g"),), np.arange(1, 4) * 60.0, {})
+    empty = FleetWindow((GpuId("g"),), np.arange(1.0, 4) * 60.0, {})
     assert np.isnan(sample_interval_s(empty))
     assert too_fine(empty) is None

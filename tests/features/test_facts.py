@@ -174,7 +174,7 @@ def test_classes_and_grades_choose_their_events() -> None:
 
     def starts(failure_class: str, *grades: str) -> list[float]:
         chosen: EventLog = class_events(log, failure_class, grades)
-        return chosen.start_s.tolist()
+        return [float(s) for s in chosen.start_s]
 
     assert starts("memory", "T2") == [1, 5]
     assert starts("memory", "T1") == [2, 6]

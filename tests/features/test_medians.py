@@ -19,9 +19,10 @@ from healthsvc.features.medians import (
     nan_quantile,
     nan_sum,
 )
+from healthsvc.fleet import Floats
 from tests.histories import random_floats
 
-Reduction = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+Reduction = Callable[[NDArray[np.float64]], Floats]
 PAIRS: list[tuple[Reduction, Reduction]] = [
     (nan_median, lambda v: np.nanmedian(v, axis=-1)),
     (lambda v: nan_quantile(v, 0.95), lambda v: np.nanquantile(v, 0.95, axis=-1)),
@@ -37,7 +38,7 @@ PAIRS: list[tuple[Reduction, Reduction]] = [
 def test_reductions_agree_with_numpy(ours: Reduction, theirs: Reduction, seed: int, columns: int) -> None:
     values = random_floats(np.random.default_rng(seed), (3, 4, columns), gaps=0.4)
     values[0, 0] = np.nan
-    empty = np.isnan(values).all(axis=-1)
+    empty: NDArray[np.bool_] = np.all(np.isnan(values), axis=-1)
     wanted = np.where(empty, np.nan, theirs(np.where(empty[..., None], 0.0, values)))
     np.testing.assert_allclose(ours(values), wanted, rtol=1e-12, atol=1e-12)  # between values of either sign
 

@@ -250,7 +250,7 @@ def test_daily_log_resistance_agrees_with_its_twin(seed: int) -> None:
     for name in ("power_watts", "power_range_watts", "thermal_throttle_s", "temperature"):
         columns[name] = np.where(rng.random(shape) < 0.05, np.nan, columns[name])
     inlet = rng.uniform(20, 30, shape)
-    day = Summaries(make_gpus(4), NOW_S + 600.0 * np.arange(40), columns)
+    day = Summaries(make_gpus(4), NOW_S + 600.0 * np.arange(40.0), columns)
     use = steady(day)
     fast = log_resistance(columns["temperature"], inlet, columns["power_watts"], use)
     for row in range(4):

@@ -60,7 +60,7 @@ def test_the_energy_counter_beats_the_power_gauge() -> None:
 @pytest.mark.parametrize("gone", [slice(3, 6), slice(7, 13), slice(0, 4), slice(8, 20)])
 def test_missed_energy_samples_leave_the_mean_power_as_it_was(gone: slice) -> None:
     """What was used during a gap lands on the sample that ends it; it must not count as used in one step."""
-    raw = 1e9 + 400.0 * 60 * np.arange(31)
+    raw = 1e9 + 400.0 * 60 * np.arange(31.0)
     raw[1:][gone] = NAN
     energy, _ = increments(raw[None, 1:], raw[:1])
     power = summary(make_window({Signal.ENERGY: energy})).columns["power_watts"][0]

@@ -6,7 +6,7 @@ import numpy as np
 
 from healthsvc.fleet import DAY_S, LIVENESS, Arrays, DomainForecast, FleetHistory, Signal
 from healthsvc.forecasters.throttling_cascade import ThrottlingCascade
-from healthsvc.testing import domain_rules
+from healthsvc.testing import conduct_rules, domain_rules
 from tests.forecasters.faults import breaks
 
 
@@ -55,7 +55,7 @@ class HoursUnknown(AlteredHours):
         return np.nan * forecast.expected_lost_gpu_hours
 
 
-@breaks(domain_rules.the_same_input_gives_the_same_forecast)
+@breaks(conduct_rules.the_same_input_gives_the_same_forecast)
 class RollsDiceForHours(AlteredHours):
     def hours(self, forecast: DomainForecast) -> np.ndarray:
         return forecast.expected_lost_gpu_hours + np.random.default_rng().random(len(forecast.domains))
@@ -81,7 +81,7 @@ class SilenceIsCool(AlteredDomains):
         return ThrottlingCascade.forecast(self, state, replace(history, recent=replace(history.recent, values=filled)))
 
 
-@breaks(domain_rules.inputs_are_left_untouched)
+@breaks(conduct_rules.inputs_are_left_untouched)
 class RatesGrowWhileForecasting(AlteredDomains):
     def forecast(self, state: Arrays, history: FleetHistory) -> DomainForecast:
         state["onset_rate_per_day"][0] += 1
@@ -91,39 +91,39 @@ class RatesGrowWhileForecasting(AlteredDomains):
         return forecast
 
 
-@breaks(domain_rules.the_same_input_gives_the_same_forecast)
+@breaks(conduct_rules.the_same_input_gives_the_same_forecast)
 class RollsDiceForDomains(AlteredDomains):
     def alter(self, forecast: DomainForecast, history: FleetHistory) -> DomainForecast:
         return dimmed(forecast, 1.0 - np.random.default_rng().random() / 10)
 
 
-@breaks(domain_rules.the_order_of_the_gpus_does_not_matter)
+@breaks(conduct_rules.the_order_of_the_gpus_does_not_matter)
 class FirstRowDecides(AlteredDomains):
     def alter(self, forecast: DomainForecast, history: FleetHistory) -> DomainForecast:
         order = [int(gpu.device_id[-2:]) for gpu in history.gpus]
         return dimmed(forecast, 1.0 - (order[0] + 2 * order[-1] + 3 * order[1]) / 1000 if order else 1.0)
 
 
-@breaks(domain_rules.gpus_outside_the_pool_change_nothing)
+@breaks(conduct_rules.gpus_outside_the_pool_change_nothing)
 class FleetHeats(AlteredDomains):
     def alter(self, forecast: DomainForecast, history: FleetHistory) -> DomainForecast:
         warmth = np.nan_to_num(history.recent.last(Signal.GPU_TEMPERATURE)).sum()
         return dimmed(forecast, 1.0 - warmth / 1e6)
 
 
-@breaks(domain_rules.gpus_outside_the_pool_change_nothing)
+@breaks(conduct_rules.gpus_outside_the_pool_change_nothing)
 class CountsTheFleet(AlteredDomains):
     def alter(self, forecast: DomainForecast, history: FleetHistory) -> DomainForecast:
         return dimmed(forecast, 1.0 - len(history.gpus) / 1000)
 
 
-@breaks(domain_rules.whole_weeks_of_shift_change_nothing)
+@breaks(conduct_rules.whole_weeks_of_shift_change_nothing)
 class DomainsOfAnAge(AlteredDomains):
     def alter(self, forecast: DomainForecast, history: FleetHistory) -> DomainForecast:
         return dimmed(forecast, 20_000 * DAY_S / history.now_s / 2)
 
 
-@breaks(domain_rules.the_future_is_not_known)
+@breaks(conduct_rules.the_future_is_not_known)
 class RateOfAllEvents(ThrottlingCascade):
     def fit(self, history: FleetHistory) -> Arrays:
         state = dict(super().fit(history))
@@ -133,7 +133,7 @@ class RateOfAllEvents(ThrottlingCascade):
         return state
 
 
-@breaks(domain_rules.state_survives_a_file)
+@breaks(conduct_rules.state_survives_a_file)
 class ObjectStateOfDomains(ThrottlingCascade):
     def fit(self, history: FleetHistory) -> Arrays:
         return {**super().fit(history), "signals": np.array([*LIVENESS, None], object)}

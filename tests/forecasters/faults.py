@@ -22,7 +22,7 @@ from healthsvc.forecasters.base import device_ids
 from healthsvc.forecasters.device_loss import DeviceLoss
 from healthsvc.forecasters.ecc_growth import EccGrowth
 from healthsvc.forecasters.thermal_trend import ThermalTrend
-from healthsvc.testing import rules
+from healthsvc.testing import conduct_rules, verdict_rules
 from tests.forecasters.shipped import shipped
 
 FAULTS: dict[Callable[..., None], list[Any]] = defaultdict(list)
@@ -54,13 +54,13 @@ def scaled(forecast: Forecast, factor: Any) -> Forecast:
     return replace(forecast, cumulative_hazard=hazard.astype(np.float32))
 
 
-@breaks(rules.a_forecast_has_the_shapes_and_types_it_promises)
+@breaks(verdict_rules.a_forecast_has_the_shapes_and_types_it_promises)
 class Float64(Altered):
     def alter(self, forecast: Forecast, history: FleetHistory) -> Forecast:
         return replace(forecast, cumulative_hazard=forecast.cumulative_hazard.astype(np.float64))
 
 
-@breaks(rules.a_forecast_has_the_shapes_and_types_it_promises)
+@breaks(verdict_rules.a_forecast_has_the_shapes_and_types_it_promises)
 class HalfARow(Altered):
     def alter(self, forecast: Forecast, history: FleetHistory) -> Forecast:
         hazard = forecast.cumulative_hazard.copy()
@@ -68,37 +68,37 @@ class HalfARow(Altered):
         return replace(forecast, cumulative_hazard=hazard)
 
 
-@breaks(rules.a_forecast_has_the_shapes_and_types_it_promises)
+@breaks(verdict_rules.a_forecast_has_the_shapes_and_types_it_promises)
 class TailAboveOne(Altered):
     def alter(self, forecast: Forecast, history: FleetHistory) -> Forecast:
         return replace(forecast, change_p=forecast.change_p + np.float32(0.5))
 
 
-@breaks(rules.a_forecast_has_the_shapes_and_types_it_promises)
+@breaks(verdict_rules.a_forecast_has_the_shapes_and_types_it_promises)
 class OwnHorizons(EccGrowth):
     def forecast(self, state: Arrays, history: FleetHistory, horizons_s: tuple[float, ...] = HORIZONS_S) -> Forecast:
         return super().forecast(state, history, HORIZONS_S)
 
 
-@breaks(rules.a_forecast_has_the_shapes_and_types_it_promises)
+@breaks(verdict_rules.a_forecast_has_the_shapes_and_types_it_promises)
 class OneGpuShort(Altered):
     def alter(self, forecast: Forecast, history: FleetHistory) -> Forecast:
         return replace(forecast, cumulative_hazard=forecast.cumulative_hazard[:-1])
 
 
-@breaks(rules.hazard_is_never_negative_and_rises_with_the_horizon)
+@breaks(verdict_rules.hazard_is_never_negative_and_rises_with_the_horizon)
 class Falling(Altered):
     def alter(self, forecast: Forecast, history: FleetHistory) -> Forecast:
         return replace(forecast, cumulative_hazard=forecast.cumulative_hazard[:, :, ::-1])
 
 
-@breaks(rules.hazard_is_never_negative_and_rises_with_the_horizon)
+@breaks(verdict_rules.hazard_is_never_negative_and_rises_with_the_horizon)
 class Negative(Altered):
     def alter(self, forecast: Forecast, history: FleetHistory) -> Forecast:
         return replace(forecast, cumulative_hazard=forecast.cumulative_hazard - np.float32(0.001))
 
 
-@breaks(rules.hazard_is_never_negative_and_rises_with_the_horizon)
+@breaks(verdict_rules.hazard_is_never_negative_and_rises_with_the_horizon)
 class Endless(DeviceLoss):
     def forecast(self, state: Arrays, history: FleetHistory, horizons_s: tuple[float, ...] = HORIZONS_S) -> Forecast:
         forecast = super().forecast(state, history, horizons_s)
@@ -106,19 +106,19 @@ class Endless(DeviceLoss):
         return replace(forecast, cumulative_hazard=hazard)
 
 
-@breaks(rules.a_terminal_failure_is_never_likelier_than_a_service_event)
+@breaks(verdict_rules.a_terminal_failure_is_never_likelier_than_a_service_event)
 class GradesSwapped(Altered):
     def alter(self, forecast: Forecast, history: FleetHistory) -> Forecast:
         return replace(forecast, cumulative_hazard=forecast.cumulative_hazard[:, ::-1])
 
 
-@breaks(rules.a_gpu_without_data_on_a_silent_node_is_unknown)
+@breaks(verdict_rules.a_gpu_without_data_on_a_silent_node_is_unknown)
 class SilenceIsHealth(Altered):
     def alter(self, forecast: Forecast, history: FleetHistory) -> Forecast:
         return replace(forecast, cumulative_hazard=np.nan_to_num(forecast.cumulative_hazard))
 
 
-@breaks(rules.a_gpu_without_data_on_a_silent_node_is_unknown)
+@breaks(verdict_rules.a_gpu_without_data_on_a_silent_node_is_unknown)
 class SpeaksForTheGone(ThermalTrend):
     """What was learned is said again although nothing is heard any more."""
 
@@ -132,20 +132,20 @@ class TemperatureIsEnough(ThermalTrend):
     requires: ClassVar[tuple[frozenset[Signal], ...]] = (frozenset({Signal.GPU_TEMPERATURE}),)
 
 
-@breaks(rules.a_gpu_that_lacks_a_required_group_is_unknown)
+@breaks(verdict_rules.a_gpu_that_lacks_a_required_group_is_unknown)
 class ForgetsPower(ThermalTrend):
     def forecast(self, state: Arrays, history: FleetHistory, horizons_s: tuple[float, ...] = HORIZONS_S) -> Forecast:
         return shipped(TemperatureIsEnough).forecast(state, history, horizons_s)
 
 
-@breaks(rules.a_gpu_that_falls_silent_takes_nobody_with_it)
+@breaks(verdict_rules.a_gpu_that_falls_silent_takes_nobody_with_it)
 class DragsItsNodeDown(Altered):
     def alter(self, forecast: Forecast, history: FleetHistory) -> Forecast:
         node = history.topology.group("node", len(history.gpus))
         return scaled(forecast, [1.0 + 0.0 * forecast.cumulative_hazard[node == n].sum() for n in node])
 
 
-@breaks(rules.inputs_are_left_untouched)
+@breaks(conduct_rules.inputs_are_left_untouched)
 class WritesToTheHistory(EccGrowth):
     def fit(self, history: FleetHistory) -> Arrays:
         groups = history.topology.groups["rack"]
@@ -153,7 +153,7 @@ class WritesToTheHistory(EccGrowth):
         return super().fit(history)
 
 
-@breaks(rules.inputs_are_left_untouched)
+@breaks(conduct_rules.inputs_are_left_untouched)
 class WritesBehindTheView(EccGrowth):
     def forecast(self, state: Arrays, history: FleetHistory, horizons_s: tuple[float, ...] = HORIZONS_S) -> Forecast:
         owner: Any = history.recent.get(Signal.POWER)
@@ -163,45 +163,45 @@ class WritesBehindTheView(EccGrowth):
         return super().forecast(state, history, horizons_s)
 
 
-@breaks(rules.inputs_are_left_untouched)
+@breaks(conduct_rules.inputs_are_left_untouched)
 class WritesToAReadOnlyArray(EccGrowth):
     def fit(self, history: FleetHistory) -> Arrays:
         history.daily.exposure_h[0, 0] = 1.0
         return super().fit(history)
 
 
-@breaks(rules.inputs_are_left_untouched)
+@breaks(conduct_rules.inputs_are_left_untouched)
 class LearnsWhileForecasting(EccGrowth):
     def forecast(self, state: Arrays, history: FleetHistory, horizons_s: tuple[float, ...] = HORIZONS_S) -> Forecast:
         state["windows_a"][0] += 1
         return super().forecast(state, history, horizons_s)
 
 
-@breaks(rules.the_same_input_gives_the_same_forecast)
+@breaks(conduct_rules.the_same_input_gives_the_same_forecast)
 class RollsDice(Altered):
     def alter(self, forecast: Forecast, history: FleetHistory) -> Forecast:
         return scaled(forecast, 1.0 + np.random.default_rng().random(len(history.gpus)) / 100)
 
 
-@breaks(rules.the_order_of_the_gpus_does_not_matter)
+@breaks(conduct_rules.the_order_of_the_gpus_does_not_matter)
 class CountsRows(Altered):
     def alter(self, forecast: Forecast, history: FleetHistory) -> Forecast:
         return scaled(forecast, 1.0 + np.arange(len(history.gpus)) / 1000)
 
 
-@breaks(rules.the_order_of_the_gpus_does_not_matter)
+@breaks(conduct_rules.the_order_of_the_gpus_does_not_matter)
 class StateByPosition(ThermalTrend):
     def forecast(self, state: Arrays, history: FleetHistory, horizons_s: tuple[float, ...] = HORIZONS_S) -> Forecast:
         return super().forecast({**state, "device_id": device_ids(history.gpus)}, history, horizons_s)
 
 
-@breaks(rules.gpus_outside_the_pool_change_nothing)
+@breaks(conduct_rules.gpus_outside_the_pool_change_nothing)
 class LooksAtTheFleet(Altered):
     def alter(self, forecast: Forecast, history: FleetHistory) -> Forecast:
         return scaled(forecast, 1.0 + np.nansum(history.recent.last(Signal.GPU_TEMPERATURE)) / 1e4)
 
 
-@breaks(rules.gpus_outside_the_pool_change_nothing)
+@breaks(conduct_rules.gpus_outside_the_pool_change_nothing)
 class LooksAtItsNode(Altered):
     """pools says `none`, but the node's median power sets the scale."""
 
@@ -211,36 +211,36 @@ class LooksAtItsNode(Altered):
         return scaled(forecast, 1.0 + np.nan_to_num(middle) / 1000)
 
 
-@breaks(rules.gpus_outside_the_pool_change_nothing)
+@breaks(conduct_rules.gpus_outside_the_pool_change_nothing)
 class CountsTheFleet(Altered):
     def alter(self, forecast: Forecast, history: FleetHistory) -> Forecast:
         return scaled(forecast, 1.0 + len(history.gpus) / 1000)
 
 
-@breaks(rules.gpus_outside_the_pool_change_nothing)
+@breaks(conduct_rules.gpus_outside_the_pool_change_nothing)
 class ClaimsToPoolNothing(DeviceLoss):
     pools: ClassVar[Literal["none", "node", "domain", "fleet"]] = "none"
 
 
-@breaks(rules.whole_weeks_of_shift_change_nothing)
+@breaks(conduct_rules.whole_weeks_of_shift_change_nothing)
 class WallClock(Altered):
     def alter(self, forecast: Forecast, history: FleetHistory) -> Forecast:
         return scaled(forecast, 1.0 + abs(time.time() - history.now_s) / 1e9)
 
 
-@breaks(rules.whole_weeks_of_shift_change_nothing)
+@breaks(conduct_rules.whole_weeks_of_shift_change_nothing)
 class FleetOfAnAge(Altered):
     def alter(self, forecast: Forecast, history: FleetHistory) -> Forecast:
         return scaled(forecast, history.now_s / (20_000 * DAY_S))
 
 
-@breaks(rules.the_future_is_not_known)
+@breaks(conduct_rules.the_future_is_not_known)
 class CountsAllEvents(Altered):
     def alter(self, forecast: Forecast, history: FleetHistory) -> Forecast:
         return scaled(forecast, 1.0 + np.bincount(history.events.row, minlength=len(history.gpus)))
 
 
-@breaks(rules.the_future_is_not_known)
+@breaks(conduct_rules.the_future_is_not_known)
 class KnowsTheEnd(Altered):
     def alter(self, forecast: Forecast, history: FleetHistory) -> Forecast:
         events = history.events.where(history.events.start_s <= history.now_s)
@@ -248,20 +248,20 @@ class KnowsTheEnd(Altered):
         return scaled(forecast, 1.0 + np.bincount(ended.row, minlength=len(history.gpus)))
 
 
-@breaks(rules.state_survives_a_file)
+@breaks(conduct_rules.state_survives_a_file)
 class ObjectState(EccGrowth):
     def fit(self, history: FleetHistory) -> Arrays:
         return {**super().fit(history), "notes": np.array([{"fitted": True}], object)}
 
 
-@breaks(rules.state_survives_a_file)
+@breaks(conduct_rules.state_survives_a_file)
 class ListState(EccGrowth):
     def fit(self, history: FleetHistory) -> Arrays:
         extra: Any = [1.0, 2.0]
         return {**super().fit(history), "notes": extra}
 
 
-@breaks(rules.a_newcomer_gets_a_row)
+@breaks(verdict_rules.a_newcomer_gets_a_row)
 class KnowsItsFleetOnly(EccGrowth):
     def forecast(self, state: Arrays, history: FleetHistory, horizons_s: tuple[float, ...] = HORIZONS_S) -> Forecast:
         known = {device_id: row for row, device_id in enumerate(state["device_id"])}
@@ -269,27 +269,27 @@ class KnowsItsFleetOnly(EccGrowth):
         return super().forecast({**state, "windows_a": state["windows_a"][rows]}, history, horizons_s)
 
 
-@breaks(rules.a_newcomer_gets_a_row)
+@breaks(verdict_rules.a_newcomer_gets_a_row)
 class NewcomersAreEndless(Altered):
     def forecast(self, state: Arrays, history: FleetHistory, horizons_s: tuple[float, ...] = HORIZONS_S) -> Forecast:
         new = ~np.isin(device_ids(history.gpus), state["device_id"])
         return scaled(EccGrowth.forecast(self, state, history, horizons_s), np.where(new, -1.0, 1.0))
 
 
-@breaks(rules.a_first_start_without_a_ledger_is_no_error)
+@breaks(verdict_rules.a_first_start_without_a_ledger_is_no_error)
 class NeedsADay(EccGrowth):
     def fit(self, history: FleetHistory) -> Arrays:
         return {**super().fit(history), "today": np.array(history.daily.days[-1])}
 
 
-@breaks(rules.one_gpu_can_be_projected)
+@breaks(verdict_rules.one_gpu_can_be_projected)
 class QuantilesCross(ThermalTrend):
     def project(self, state: Arrays, history: FleetHistory, row: int) -> Projection:
         projection = super().project(state, history, row)
         return replace(projection, future=projection.future[::-1])
 
 
-@breaks(rules.one_gpu_can_be_projected)
+@breaks(verdict_rules.one_gpu_can_be_projected)
 class PastTooShort(DeviceLoss):
     def project(self, state: Arrays, history: FleetHistory, row: int) -> Projection:
         projection = super().project(state, history, row)

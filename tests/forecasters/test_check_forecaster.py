@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from healthsvc.features.daily import DAILY_FEATURES
-from healthsvc.fleet import LIVENESS, THERMAL_THROTTLE_SOURCES, EventKind, FleetHistory, Signal
+from healthsvc.fleet import LIVENESS, THERMAL_THROTTLE_SOURCES, EventKind, FleetHistory, Floats, Signal
 from healthsvc.testing import (
     DOMAIN_RULES,
     RULES,
@@ -84,11 +84,16 @@ def test_no_rule_is_without_a_seeded_fault() -> None:
     assert [(rule.__name__, of_domains) for rule, of_domains in wanted if (rule, of_domains) not in broken] == []
 
 
+def everything(history: FleetHistory) -> dict[str, Floats]:
+    """What it holds of each signal and each daily feature."""
+    return {**{signal.value: values for signal, values in history.recent.values.items()}, **history.daily.features}
+
+
 def test_the_alarmed_read_higher_in_everything(history: FleetHistory) -> None:
     every = np.ones(len(history.gpus), bool)
     loud = alarmed(history, every)
-    before = {**history.recent.values, **history.daily.features}
-    for name, values in {**loud.recent.values, **loud.daily.features}.items():
+    before = everything(history)
+    for name, values in everything(loud).items():
         assert np.all((values > before[name]) | np.isnan(before[name])), name
 
 
@@ -138,7 +143,9 @@ def test_a_forecaster_names_the_signals_that_it_reads_and_no_others(forecaster: 
     functions = [node for node in module.body if isinstance(node, ast.FunctionDef)]
     nodes = [each for part in (body, *functions) for each in ast.walk(part)]
     read = {Signal[n.attr] for n in nodes if isinstance(n, ast.Attribute) and ast.unparse(n.value) == "Signal"}
-    columns = {node.value for node in nodes if isinstance(node, ast.Constant)} & DAILY_FEATURES.keys()
-    read |= {signal for name in columns for group in DAILY_FEATURES[name].requires for signal in group}
+    texts = {n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+    read |= {
+        signal for name in texts & DAILY_FEATURES.keys() for group in DAILY_FEATURES[name].requires for signal in group
+    }
     read |= READS_AS_EVENTS.get(forecaster.failure_class, set())
     assert read == frozenset().union(*forecaster.requires, forecaster.uses)

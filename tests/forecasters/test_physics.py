@@ -112,7 +112,7 @@ def test_a_drifting_gpu_is_told_from_its_healthy_peers(seed: int) -> None:
 def ecc_history(events: list[tuple[int, float, EventKind, float]], remaps: float = 0.0) -> FleetHistory:
     window = flat_window(2, extra={Signal.REMAP_PENDING: 0.0, Signal.REMAP_FAILURE: 0.0, Signal.BANKS_LOW: 0.0})
     rows = np.zeros((2, 40), np.float32)
-    features = {
+    features: dict[str, Floats] = {
         "sbe_windows": rows,
         "sbe_errors": rows.astype(np.float64),
         "uncorrectable_remaps_rows": rows + np.float32(remaps),
@@ -123,7 +123,8 @@ def ecc_history(events: list[tuple[int, float, EventKind, float]], remaps: float
 
 def memory(history: FleetHistory) -> Floats:
     forecaster = shipped(EccGrowth)
-    return forecaster.forecast(forecaster.fit(history), history).cumulative_hazard[0]
+    hazard: Floats = forecaster.forecast(forecaster.fit(history), history).cumulative_hazard[0]
+    return hazard
 
 
 UNCORRECTABLE = st.sampled_from(
@@ -187,7 +188,8 @@ def test_fewer_spare_rows_are_never_safer() -> None:
 def device(events: list[tuple[int, float, EventKind, float]]) -> Floats:
     history = make_history(flat_window(2), events=make_events(*events))
     forecaster = shipped(DeviceLoss)
-    return forecaster.forecast(forecaster.fit(history), history).cumulative_hazard[0]
+    hazard: Floats = forecaster.forecast(forecaster.fit(history), history).cumulative_hazard[0]
+    return hazard
 
 
 @FEW

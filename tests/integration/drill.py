@@ -28,7 +28,7 @@ def settings_of(tmp_path: Path, **sections: dict[str, Any]) -> Settings:
     """Settings of a drill: one try a request, a window that outlasts every outage, state in tmp_path/state."""
     sections["prometheus"] = {"attempts": 1, "timeout_s": 5, **sections.get("prometheus", {})}
     sections["cycle"] = {"step_s": STEP_S, "window_s": DAY_S, **sections.get("cycle", {})}
-    return load_settings(store={"directory": tmp_path / "state"}, **sections)
+    return load_settings(None, store={"directory": tmp_path / "state"}, **sections)
 
 
 def replay(day: float = 2.5, cycle_s: float = 0.3) -> Replay:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import httpx
 import requests
@@ -26,7 +26,9 @@ PROGRAM = [sys.executable, "-m", "healthsvc"]
 STOPS_WITHIN_S = 15.0
 
 
-def eventually(what: str, check: Callable[[], T | None], within_s: float = 30.0, every_s: float = 0.1) -> T:
+def eventually(
+    what: str, check: Callable[[], T | Literal[False] | None], within_s: float = 30.0, every_s: float = 0.1
+) -> T:
     """The first result of `check` that is true; a server that does not answer yet is waited for."""
     deadline_s, last = time.monotonic() + within_s, "nothing"
     while time.monotonic() < deadline_s:

@@ -11,9 +11,9 @@ from pytest_httpserver import HTTPServer
 from healthsvc.config import Settings
 from healthsvc.engine.build import Replay
 from tests import servers
-from tests.integration.drill import DAY_S, STEP_S, ends_today, replay, settings_of
+from tests.integration.drill import STEP_S, replay, settings_of
 from tests.integration.running import Inside, eventually, inside
-from tests.integration.surroundings import scrape_config, standing, started
+from tests.integration.surroundings import DAY_S, ends_today, scrape_config, standing, started
 
 
 def assert_no_score(service: Inside) -> None:

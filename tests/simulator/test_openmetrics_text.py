@@ -45,9 +45,10 @@ def test_values_are_in_the_exporters_units_and_a_lost_gpu_has_no_line(text: Path
 @pytest.mark.skipif(bool(servers.missing("prometheus", "promtool")), reason=servers.missing("prometheus", "promtool"))
 def test_a_real_prometheus_loads_it_and_answers(text: Path, tmp_path: Path) -> None:
     data = tmp_path / "data"
-    command = ["promtool", "tsdb", "create-blocks-from", "--max-block-duration=240h", "openmetrics", text, data]
-    subprocess.run(command, check=True, capture_output=True)
+    command = ["promtool", "tsdb", "create-blocks-from", "--max-block-duration=240h", "openmetrics"]
+    subprocess.run([*command, str(text), str(data)], check=True, capture_output=True)
     with servers.prometheus(tmp_path) as server:
-        query = {"query": 'count(DCGM_FI_DEV_GPU_TEMP{Hostname="node-001"})', "time": START_S + 10_000}
+        count, at_s = 'count(DCGM_FI_DEV_GPU_TEMP{Hostname="node-001"})', START_S + 10_000
+        query: dict[str, str | float] = {"query": count, "time": at_s}
         answer = requests.get(f"{server.url}/api/v1/query", params=query, timeout=10).json()
     assert answer["data"]["result"][0]["value"][1] == "7"

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from structlog.testing import capture_logs
 
-from healthsvc.fleet import DAY_S, OPEN, DailyLedger, EventKind, EventLog, GpuId
+from healthsvc.fleet import DAY_S, OPEN, DailyLedger, EventKind, EventLog, Floats, GpuId
 from healthsvc.store import Ledger
 
 DAY = 20_000
@@ -30,8 +31,8 @@ def one_day(
     gpus: Sequence[GpuId], day: int = DAY, completeness: float = 1.0, **features: Sequence[float]
 ) -> DailyLedger:
     """A one-column ledger; counts in float64, the rest in float32, as the digest gives them."""
-    columns = {
-        name: np.array(values, np.float64 if name.endswith("errors") else np.float32)[:, None]
+    columns: dict[str, Floats] = {
+        name: np.array([values], np.float64).T if name.endswith("errors") else np.array([values], np.float32).T
         for name, values in features.items()
     }
     shape = (len(gpus), 1)
@@ -58,7 +59,7 @@ def raw(directory: Path) -> dict[str, str]:
     return {str(path.relative_to(directory)): repr(pq.read_table(path).to_pylist()) for path in files}
 
 
-FLOATS = {"allow_nan": True, "allow_infinity": True}
+any_float = partial(st.floats, allow_nan=True, allow_infinity=True)
 
 
 @st.composite
@@ -69,8 +70,8 @@ def ledgers(draw: st.DrawFn) -> dict[int, DailyLedger]:
         names = draw(st.lists(st.sampled_from("abcde"), unique=True))
         gpus, shape = fleet(*names), (len(names), 1)
         features: Mapping[str, Any] = {
-            "slope_celsius_per_day": draw(hnp.arrays(np.float32, shape, elements=st.floats(width=32, **FLOATS))),
-            "sbe_errors": draw(hnp.arrays(np.float64, shape, elements=st.floats(**FLOATS))),
+            "slope_celsius_per_day": draw(hnp.arrays(np.float32, shape, elements=any_float(width=32))),
+            "sbe_errors": draw(hnp.arrays(np.float64, shape, elements=any_float())),
         }
         kept = {n: v for n, v in features.items() if draw(st.booleans())}
         share = draw(hnp.arrays(np.float32, shape, elements=st.floats(0, 1, width=32)))
@@ -179,7 +180,7 @@ def test_a_shard_under_a_new_definition_never_relabels_the_old_numbers(tmp_path:
     new = Ledger(tmp_path, {**TODAY, "slope_celsius_per_day": "a2"})
     new.write_day(DAY, one_day(both[:1], sbe_errors=[1], slope_celsius_per_day=[0.9]), EventLog(), NOW_S)
     read, _ = new.read(DAY, DAY)
-    np.testing.assert_array_equal(read.get("slope_celsius_per_day")[:, 0], np.float32([0.9, np.nan]))
+    np.testing.assert_array_equal(read.get("slope_celsius_per_day")[:, 0], np.array([0.9, np.nan], np.float32))
     assert read.get("sbe_errors")[:, 0].tolist() == [1, 2]
 
 

@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from healthsvc.store import Shelf
 
-ARRAYS = {
+ARRAYS: dict[str, np.ndarray] = {
     "slope": np.array([[0.5, np.nan]], np.float32),
     "rows": np.arange(3, dtype=np.int64),
     "device_id": np.array(["GPU-a", "GPU-bé"]),

@@ -14,7 +14,7 @@ def test_every_signal_that_is_not_derived_has_a_row() -> None:
 
 
 def test_a_metric_has_one_row() -> None:
-    metrics = [row.metric for row in (*GPU_ROWS, *ENVIRONMENT_ROWS)]
+    metrics = [row.metric for row in GPU_ROWS] + [row.metric for row in ENVIRONMENT_ROWS]
     assert len(metrics) == len(set(metrics))
 
 

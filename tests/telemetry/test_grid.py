@@ -19,7 +19,7 @@ RAW = arrays(
 
 def raw_grid(values: np.ndarray, first_column: int = 0, signal: Signal = Signal.ENERGY) -> RawGrid:
     gpus = tuple(GpuId(f"GPU-{k}") for k in range(len(values)))
-    return RawGrid(gpus, (np.arange(values.shape[1]) + first_column) * 60.0, {signal: values})
+    return RawGrid(gpus, (np.arange(float(values.shape[1])) + first_column) * 60.0, {signal: values})
 
 
 def carried(carry: CounterCarry, signal: Signal = Signal.ENERGY) -> dict[str, float]:

@@ -10,6 +10,7 @@ from healthsvc.config import PrometheusSettings
 from healthsvc.fleet import Signal
 from healthsvc.telemetry.grid import frame, uniform_times
 from healthsvc.telemetry.prometheus import PrometheusSource
+from healthsvc.telemetry.source import RawGrid
 from tests import servers
 from tests.servers import Series, Server
 
@@ -104,16 +105,16 @@ def source(server: Server, **settings: object) -> PrometheusSource:
     return PrometheusSource(PrometheusSettings.model_validate({"url": server.url, "attempts": 1, **settings}))
 
 
-def row(grid, number: int) -> int:
+def row(grid: RawGrid, number: int) -> int:
     return [gpu.device_id for gpu in grid.gpus].index(uuid(number))
 
 
 @pytest.fixture(scope="module")
-def grid(prometheus: Server):
+def grid(prometheus: Server) -> RawGrid:
     return source(prometheus).read(TIMES_S)
 
 
-def test_both_servers_give_the_same_grid(grid, victoria_metrics: Server) -> None:
+def test_both_servers_give_the_same_grid(grid: RawGrid, victoria_metrics: Server) -> None:
     other = source(victoria_metrics).read(TIMES_S)
     assert other.gpus == grid.gpus
     assert other.values.keys() == grid.values.keys()
@@ -122,7 +123,7 @@ def test_both_servers_give_the_same_grid(grid, victoria_metrics: Server) -> None
     assert other.environment.keys() == grid.environment.keys()
 
 
-def test_gauges_and_counters_arrive_in_base_units(grid) -> None:
+def test_gauges_and_counters_arrive_in_base_units(grid: RawGrid) -> None:
     np.testing.assert_allclose(grid.values[Signal.GPU_TEMPERATURE][row(grid, 0), :3], [40, 40.01, 40.02])
     assert grid.values[Signal.SM_CLOCK][row(grid, 0), 0] == 1.98e9
     assert np.diff(grid.values[Signal.ENERGY][row(grid, 0)]) == pytest.approx(42_000)
@@ -130,33 +131,33 @@ def test_gauges_and_counters_arrive_in_base_units(grid) -> None:
     assert grid.warnings == ()
 
 
-def test_identity_comes_from_the_labels(grid) -> None:
+def test_identity_comes_from_the_labels(grid: RawGrid) -> None:
     gpu = grid.gpus[row(grid, 5)]
     assert (gpu.hostname, gpu.index, gpu.slot) == ("node1", "1", "00000000:05:00.0")
     assert gpu.product == "NVIDIA H100 80GB HBM3"
 
 
-def test_a_gap_stays_a_gap(grid) -> None:
+def test_a_gap_stays_a_gap(grid: RawGrid) -> None:
     missing = np.flatnonzero(np.isnan(grid.values[Signal.GPU_TEMPERATURE][row(grid, 1)]))
     np.testing.assert_array_equal(missing, np.arange(100, 110))
 
 
-def test_pods_do_not_multiply_a_reading(grid) -> None:
+def test_pods_do_not_multiply_a_reading(grid: RawGrid) -> None:
     np.testing.assert_array_equal(grid.values[Signal.POWER][row(grid, 0),], 650.5)
 
 
-def test_a_change_of_pod_loses_no_increment(grid) -> None:
+def test_a_change_of_pod_loses_no_increment(grid: RawGrid) -> None:
     window, _ = frame(grid)
     assert np.nansum(window.get(Signal.SBE_VOLATILE)[row(grid, 2)]) == 60
 
 
-def test_the_newest_xid_series_wins(grid) -> None:
+def test_the_newest_xid_series_wins(grid: RawGrid) -> None:
     codes = grid.values[Signal.XID][row(grid, 3)]
     assert codes[89] == 79
     assert set(codes[90:]) == {48}
 
 
-def test_blanks_are_no_samples_and_large_counters_are(grid) -> None:
+def test_blanks_are_no_samples_and_large_counters_are(grid: RawGrid) -> None:
     throttled = grid.values[Signal.THERMAL_THROTTLE][row(grid, 4)]
     np.testing.assert_array_equal(np.flatnonzero(np.isnan(throttled)), [10])
     assert np.diff(throttled)[20:] == pytest.approx(1)
@@ -166,7 +167,7 @@ def test_blanks_are_no_samples_and_large_counters_are(grid) -> None:
     assert grid.values[Signal.MEMORY_TEMPERATURE][row(grid, 5), 0] == 71
 
 
-def test_series_of_no_gpu_are_ignored(grid) -> None:
+def test_series_of_no_gpu_are_ignored(grid: RawGrid) -> None:
     assert Signal.PCIE_REPLAYS not in grid.values
 
 
@@ -186,7 +187,7 @@ def test_the_selector_narrows_every_query(prometheus: Server) -> None:
 
 
 @pytest.mark.parametrize("split", [{"shard_gpus": 1}, {"shard_gpus": 3}, {"samples_a_query": 10_000, "shard_gpus": 9}])
-def test_a_split_read_equals_a_whole_one(prometheus: Server, grid, split: dict[str, int]) -> None:
+def test_a_split_read_equals_a_whole_one(prometheus: Server, grid: RawGrid, split: dict[str, int]) -> None:
     parts = source(prometheus, **split).read(TIMES_S)
     assert parts.gpus == grid.gpus
     assert parts.values.keys() == grid.values.keys()
@@ -194,14 +195,14 @@ def test_a_split_read_equals_a_whole_one(prometheus: Server, grid, split: dict[s
         np.testing.assert_array_equal(parts.values[signal], values, signal.value)
 
 
-def test_two_joining_windows_equal_one(prometheus: Server, grid) -> None:
+def test_two_joining_windows_equal_one(prometheus: Server, grid: RawGrid) -> None:
     reader = source(prometheus)
     halves = [reader.read(part, grid.gpus) for part in (TIMES_S[:200], TIMES_S[200:])]
     joined = np.concatenate([half.values[Signal.ENERGY] for half in halves], axis=1)
     np.testing.assert_array_equal(joined, grid.values[Signal.ENERGY])
 
 
-def test_some_gpus_are_read_in_the_order_given(prometheus: Server, grid) -> None:
+def test_some_gpus_are_read_in_the_order_given(prometheus: Server, grid: RawGrid) -> None:
     chosen = [grid.gpus[row(grid, 6)], grid.gpus[row(grid, 1)]]
     part = source(prometheus).read(TIMES_S, chosen)
     assert part.gpus == tuple(chosen)
@@ -231,7 +232,7 @@ def test_an_empty_server_has_no_gpus(prometheus_server: Server) -> None:
     assert empty.read(TIMES_S).values == {}
 
 
-def test_a_query_too_large_for_the_server_is_halved(tmp_path: Path, grid) -> None:
+def test_a_query_too_large_for_the_server_is_halved(tmp_path: Path, grid: RawGrid) -> None:
     if reason := servers.missing("prometheus", "promtool"):
         pytest.skip(reason)
     with servers.prometheus(tmp_path / "small", fleet(), flags=["--query.max-samples=700"]) as server:

@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,12 +19,17 @@ from tests.servers import free_port
 
 NAMES = "/api/v1/label/__name__/values"
 QUERY = "/api/v1/query"
-TIMES_S = np.arange(1, 11) * 60.0
+TIMES_S = np.arange(1.0, 11) * 60.0
 GPU = {"UUID": "GPU-1", "gpu": "0", "Hostname": "n1"}
 
 
-def answer(kind: str, result: list[object], **more: object) -> dict[str, object]:
+def answer(kind: str, result: Sequence[object], **more: object) -> dict[str, object]:
     return {"status": "success", "data": {"resultType": kind, "result": result}, **more}
+
+
+def reading(labels: dict[str, str], value: str) -> dict[str, object]:
+    """One series of an instant query's answer."""
+    return {"metric": labels, "value": [600, value]}
 
 
 def samples(request: Request) -> dict[str, object]:
@@ -182,7 +188,7 @@ def test_a_slow_server_is_not_waited_for(server: HTTPServer) -> None:
 
 
 def test_a_trickle_is_not_waited_for(httpserver: HTTPServer) -> None:
-    def drops():
+    def drops() -> Iterator[bytes]:
         for _ in range(40):
             time.sleep(0.1)
             yield b" "
@@ -224,12 +230,10 @@ def test_a_partial_answer_to_which_labels_are_newest_is_told(server: HTTPServer)
     def renamed(request: Request) -> Response:
         query = request.form["query"]
         if "timestamp(" in query:
-            told = [
-                {"metric": {**GPU, "Hostname": name}, "value": [600, at]} for name, at in (("n1", "60"), ("n2", "9"))
-            ]
+            told = [reading({**GPU, "Hostname": name}, at) for name, at in (("n1", "60"), ("n2", "9"))]
             return json_response(answer("vector", told, warnings=["half the stores"]))
         if "group by" in query:
-            told = [{"metric": {**GPU, "Hostname": name}, "value": [600, "1"]} for name in ("n1", "n2")]
+            told = [reading({**GPU, "Hostname": name}, "1") for name in ("n1", "n2")]
             return json_response(answer("vector", told))
         return json_response(samples(request))
 
