@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,6 +58,9 @@ class _DaysOfSome:
         rows = np.array([i for i, gpu in enumerate(daily.gpus) if gpu.device_id in mine], np.intp)
         return daily.take([daily.gpus[int(i)] for i in rows], rows), events.take(rows)
 
+    def partial_days(self, first_day: int, last_day: int) -> frozenset[int]:
+        return self.whole.partial_days(first_day, last_day)
+
 
 def components(gpus: Sequence[GpuId], placement: Placement | None) -> list[tuple[GpuId, ...]]:
     """Parts of the fleet that share no node, rack, loop or feed, largest first: what may be rehearsed apart."""
@@ -106,7 +109,8 @@ def run_study(settings: Settings, spec: StudySpec, labels: tuple[Label, ...] | N
     work = [(fold, shard) for fold in folds for shard in shards]
     done: list[tuple[Rehearsal, dict[str, Threshold]]] = []
     with progress.task("rehearsing", len(work), "folds x shards") as advance, workers(spec.backend):
-        runs = joblib.Parallel(n_jobs=min(spec.jobs, len(work)), return_as="generator")(
+        one_by_one = "list" if spec.backend == "ray" else "generator"  # ray's backend has no generator: the bar waits
+        runs = joblib.Parallel(n_jobs=min(spec.jobs, len(work)), return_as=one_by_one)(
             joblib.delayed(rehearse_shard)(settings, directory, fold, shard, labels, spec.resume)
             for fold, shard in work
         )
@@ -129,22 +133,23 @@ def workers(backend: str) -> Iterator[None]:
     """
     import joblib
 
-    try:
-        if backend == "dask":
-            from distributed import Client
-
-            with Client(os.environ.get("DASK_SCHEDULER_ADDRESS")), joblib.parallel_config("dask"):
-                yield
-            return
-        if backend == "ray":
-            from ray.util.joblib import register_ray
-
-            register_ray()
-    except ImportError:
-        raise SettingsError(f"--backend {backend}: not installed; pip install 'healthsvc[{backend}]'") from None
-    if backend not in ("loky", "ray"):
+    if backend not in ("loky", "dask", "ray"):
         raise SettingsError(f"--backend {backend}: choose loky, dask or ray")
-    with joblib.parallel_config(backend):
+    with ExitStack() as stack:
+        try:
+            if backend == "dask":
+                from distributed import Client
+
+                stack.enter_context(Client(os.environ.get("DASK_SCHEDULER_ADDRESS")))
+            elif backend == "ray":
+                import ray
+                from ray.util.joblib import register_ray
+
+                register_ray()
+                stack.callback(ray.shutdown)  # else the process waits for its workers for ever
+        except ImportError:
+            raise SettingsError(f"--backend {backend}: not installed; pip install 'healthsvc[{backend}]'") from None
+        stack.enter_context(joblib.parallel_config(backend))
         yield
 
 
