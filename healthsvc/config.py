@@ -1,6 +1,7 @@
 """Settings: healthsvc.toml and HEALTHSVC_* variables, checked at start; an error names the setting, value and cure."""
 
 import os
+import re
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
@@ -9,6 +10,21 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, HttpUrl, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 from pydantic_settings import SettingsError as UnreadableVariable
+
+Flavour = Literal[
+    "prometheus2",
+    "prometheus3",
+    "thanos",
+    "mimir",
+    "cortex",
+    "victoriametrics",
+    "victoriametrics_cluster",
+    "amp",
+    "gmp",
+    "azure",
+    "grafana_cloud",
+    "generic",
+]
 
 
 class SettingsError(Exception):
@@ -56,6 +72,21 @@ class PrometheusSettings(HttpClientSettings):
     """Where the history is read from."""
 
     url: HttpUrl | None = Field(None, description="base URL of the Prometheus API, e.g. http://prometheus:9090")
+    flavour: Flavour | Literal["auto"] = Field("auto", description="what kind of server it is; auto: found by asking")
+    tenant: str = Field("", description="tenant of Mimir or Cortex, sent as X-Scope-OrgID; a|b for several")
+    parameters: dict[str, str] = Field(
+        default_factory=dict,
+        repr=False,
+        description='parameters of every question, over those of the flavour, e.g. {"partial_response" = "true"}',
+    )
+    oauth2_token_url: HttpUrl | None = Field(
+        None, description="where client credentials become a token, e.g. of Entra: .../<tenant>/oauth2/v2.0/token"
+    )
+    oauth2_client_id: str = Field("", description="the client's id")
+    oauth2_client_secret_file: Path | None = Field(None, description="file holding the client's secret")
+    oauth2_scope: str = Field("", description="scope of the token; by default what the flavour asks for")
+    aws_region: str = Field("", description="region of Amazon Managed Prometheus; by default that of the url")
+    aws_profile: str = Field("", description="profile of the AWS credentials; by default botocore's own search")
     selector: str = Field("", description='label matchers added to every query, e.g. cluster="a",job="dcgm-exporter"')
     shard_gpus: int = Field(
         2000, ge=1, le=100_000, description="GPUs a query may cover before it is split by UUID prefix"
@@ -63,6 +94,19 @@ class PrometheusSettings(HttpClientSettings):
     samples_a_query: int = Field(2_000_000, ge=10_000, le=50_000_000, description="samples one query may return")
     concurrency: int = Field(2, ge=1, le=16, description="queries under way at a time")
     attempts: int = Field(4, ge=1, le=10, description="tries of one request, backing off in between")
+
+    @model_validator(mode="after")
+    def _one_authority(self) -> "PrometheusSettings":
+        if self.oauth2_token_url and not (self.oauth2_client_id and self.oauth2_client_secret_file):
+            raise ValueError("oauth2_token_url needs oauth2_client_id and oauth2_client_secret_file beside it")
+        if self.oauth2_token_url and (self.bearer_token_file or self.basic_user):
+            raise ValueError("give oauth2_token_url, bearer_token_file or basic_user, one of them")
+        return self
+
+    @field_validator("oauth2_token_url", mode="after")
+    @classmethod
+    def _no_secret_in_token_url(cls, url: HttpUrl | None) -> HttpUrl | None:
+        return cls._without_password(url)
 
 
 class AlertmanagerSettings(HttpClientSettings):
@@ -99,7 +143,55 @@ class HistorySettings(Section):
     )
     departed_after_s: float = Field(86_400.0, ge=600, description="seconds without a sample after which a GPU leaves")
     lost_for_s: float = Field(7 * 86_400.0, ge=3600, description="seconds that a GPU lost beside a live node is kept")
-    topology_file: Path | None = Field(None, description="topology.csv: hostname,tray,rack,cooling_loop,row,power_feed")
+    topology_file: Path | None = Field(
+        None, description="topology.csv: hostname,tray,rack,cooling_loop,row,power_feed; bmc names its controller"
+    )
+
+
+CoolingName = Literal[
+    "inlet_temperature_celsius",
+    "coolant_supply_temperature_celsius",
+    "coolant_flow_liters_per_minute",
+    "coolant_rated_flow_liters_per_minute",
+]
+PlaceLayer = Literal["tray", "rack", "cooling_loop", "row", "power_feed", "job"]
+
+
+class EnvironmentSettings(Section):
+    """Air and coolant of the site, and the labels that say where things stand."""
+
+    inlet_sensor: str = Field(
+        "(inlet|ambient|intake|front panel|sys(tem)? ?amb)",
+        description="expression for the names of inlet air sensors (IPMI, iDRAC, Redfish, hwmon), in any case",
+    )
+    mapping: dict[CoolingName, str] = Field(
+        default_factory=dict, description="PromQL that gives the site's own metrics the canonical names"
+    )
+    node_labels: tuple[str, ...] = Field((), description="labels that name a node, before the usual ones")
+    loop_labels: tuple[str, ...] = Field(
+        ("loop", "cooling_loop", "cdu"), description="labels that name a cooling loop; the first that is there counts"
+    )
+    rack_labels: tuple[str, ...] = Field(("rack",), description="labels that name a rack")
+    topology_labels: dict[PlaceLayer, str] = Field(
+        default_factory=dict, description="label of the GPUs' series that names their place, by layer"
+    )
+
+    @field_validator("topology_labels")
+    @classmethod
+    def _are_labels(cls, labels: dict[PlaceLayer, str]) -> dict[PlaceLayer, str]:
+        for label in labels.values():
+            if not re.fullmatch(r"[a-zA-Z_]\w*", label, re.ASCII):
+                raise ValueError(f"{label!r} is no name of a label, and every query would fail by it")
+        return labels
+
+    @field_validator("inlet_sensor")
+    @classmethod
+    def _is_an_expression(cls, pattern: str) -> str:
+        try:
+            re.compile(pattern)
+        except re.error as failure:
+            raise ValueError(f"no regular expression: {failure}") from None
+        return pattern
 
 
 class MetricsSettings(Section):
@@ -146,6 +238,7 @@ class Settings(BaseSettings):
     alertmanager: AlertmanagerSettings = AlertmanagerSettings()
     cycle: CycleSettings = CycleSettings()
     history: HistorySettings = HistorySettings()
+    environment: EnvironmentSettings = EnvironmentSettings()
     metrics: MetricsSettings = MetricsSettings()
     store: StoreSettings = StoreSettings()
     server: ServerSettings = ServerSettings()
@@ -183,8 +276,8 @@ def _shown(error: dict[str, Any]) -> str:
     name, value = str(error["loc"][-1]) if error["loc"] else "", error["input"]
     if isinstance(value, dict | list | BaseModel):
         return ""
-    hidden = {"headers", "basic_password"} & {str(part) for part in error["loc"]} or name.endswith(
-        ("password", "token")
+    hidden = {"headers", "parameters", "basic_password"} & {str(part) for part in error["loc"]} or name.endswith(
+        ("password", "token", "secret", "key")
     )
     return " = (hidden)" if hidden or "@" in str(value) else f" = {value!r}"
 

@@ -70,6 +70,8 @@ def parts(quick: bool) -> list[Part]:
         Part("train", "bench_history.py", ("train", "--gpus", small, *cycle)),
         Part("digest", "bench_history.py", ("digest", "--gpus", day_gpus, "--rounds", rounds)),
         Part("serve", "bench_process.py", ("serve", "--gpus", "8", "--days", "2", "--rounds", rounds)),
+        Part("frame", "bench_frame.py", ("speed", "--gpus", small, "--rounds", rounds)),
+        Part("day", "bench_frame.py", ("day", "--gpus", small, "--hours", hours)),
         Part("fetch", "bench_fetch.py", ("--gpus", fleet, "--hours", hours, "--rounds", rounds)),
         Part("simulate", "bench_process.py", ("simulate", "--gpus", fleet, "--days", month)),
     ]
@@ -98,7 +100,13 @@ def rows(found: Mapping[str, Figures]) -> Iterator[Row]:
     yield Row("digesting one day at 60 s", found["digest"]["digest_cpu_s"], "s")
     yield Row("start to the first /metrics, wall", found["serve"]["first_metrics_s"], "s", target=2.0)
     yield Row("start to the first report, wall", found["serve"]["first_report_s"], "s")
-    yield Row("history read from Prometheus, wall, median", found["fetch"]["ours_samples_s"], "samples/s")
+    frame, day, fetch = found["frame"], found["day"], found["fetch"]
+    yield Row("framing of decoded samples, a CPU second", frame["frame_samples_s"], "samples/s", ">=", 20e6)
+    yield Row("the same with counters made increments", frame["window_samples_s"], "samples/s")
+    whole = f"peak memory, a day of {day['gpus']:,} GPUs x 12 signals at 30 s"
+    yield Row(whole, day["peak_mib"], "MiB", target=2048.0)
+    yield Row("history read from Prometheus, wall, median", fetch["ours_samples_s"], "samples/s", ">=", 3e6)
+    yield Row("peak memory of that Prometheus during our read", fetch["server_peak_mib"], "MiB")
     yield Row("as many times MetricRangeDataFrame's, medians", found["fetch"]["ratio"], "x", ">=", 8.0)
     yield Row("simulating to Parquet, wall, once", found["simulate"]["simulate_s"], "s", target=60.0)
 

@@ -33,7 +33,7 @@ from healthsvc.engine.shipped import class_priors, load_priors
 from healthsvc.features.windows import WINDOW_S, inlet_by_gpu, summarise
 from healthsvc.fleet import Arrays, Band, GpuId, Placement, Signal, Snapshot
 from healthsvc.publish.metrics import render_fleet
-from healthsvc.telemetry.grid import frame, uniform_times
+from healthsvc.telemetry.framing.grid import frame, uniform_times
 from healthsvc.telemetry.source import RawGrid
 from scripts import bench_fleet as bench
 
@@ -57,8 +57,8 @@ class Prepared:
         return self.answer
 
     def discover(self, start_s: float, end_s: float) -> tuple[GpuId, ...]:
-        """Nobody asks."""
-        raise NotImplementedError
+        """Asked who was there before: nobody."""
+        return ()
 
     def placement(self) -> Placement | None:
         """Given apart."""

@@ -1,6 +1,7 @@
 """How fast history is read: our source against prometheus-api-client's MetricRangeDataFrame, on one real Prometheus.
 
-Both read the same samples in turn, several rounds; the medians are printed as one line of JSON.
+Both read the same samples in turn, several rounds; the medians are printed as one line of JSON, and with them the most
+memory that the server itself held during a read of ours.
 """
 
 import argparse
@@ -19,13 +20,16 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from healthsvc.config import PrometheusSettings
 from healthsvc.telemetry.catalogue import GPU_ROWS
-from healthsvc.telemetry.grid import uniform_times
+from healthsvc.telemetry.framing.grid import uniform_times
 from healthsvc.telemetry.prometheus import PrometheusSource
 from tests import servers
 
 START_S = 1_700_006_400
 STEP_S = 60
-METRICS = tuple({row.signal: row.metric for row in GPU_ROWS}.values())[:12]  # one metric a signal
+_FIRST: dict[str, str] = {}
+for _row in GPU_ROWS:
+    _FIRST.setdefault(_row.signal, _row.metric)
+METRICS = tuple(_FIRST.values())[:12]  # one metric a signal
 DRIVER = "550.90.07"
 
 
@@ -87,6 +91,9 @@ def bench(gpus: int, samples: int, rounds: int, seed: int) -> dict[str, float]:
         servers.prometheus(Path(folder) / "server", history(gpus, samples, seed)) as server,
     ):
         ours(server.url, samples)  # the server's page cache and our imports are warm for both
+        server.forget_peak()
+        ours(server.url, samples)
+        peak_mib = server.peak_mib()
         pairs = [(ours(server.url, samples), theirs(server.url, samples)) for _ in range(rounds)]
     wanted = gpus * samples * len(METRICS)
     for (_, mine), (_, other) in pairs:
@@ -98,6 +105,7 @@ def bench(gpus: int, samples: int, rounds: int, seed: int) -> dict[str, float]:
         "ours_samples_s": round(ours_rate),
         "pac_samples_s": round(pac_rate),
         "ratio": round(ours_rate / pac_rate, 2),
+        "server_peak_mib": round(peak_mib),
     }
 
 

@@ -19,7 +19,7 @@ from healthsvc.engine.shipped import class_priors, load_priors
 from healthsvc.features.daily import daily_row, definitions
 from healthsvc.fleet import DAY_S, DailyLedger, EventLog, FleetHistory, GpuId
 from healthsvc.store import Ledger
-from healthsvc.telemetry.grid import uniform_times
+from healthsvc.telemetry.framing.grid import uniform_times
 from healthsvc.telemetry.source import RawGrid
 from scripts import bench_fleet as bench
 from scripts.bench_cycle import Prepared

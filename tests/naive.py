@@ -4,8 +4,9 @@ None stands for "no sample", so that no NaN rule is shared with the code under t
 """
 
 import itertools
+import json
 import math
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 DAY_S = 86_400.0
 Maybe = float | None
@@ -32,7 +33,7 @@ def quantile(values: Sequence[float], q: float) -> Maybe:
 
 
 def increments(raw: Sequence[Maybe], before: Maybe) -> tuple[list[Maybe], Maybe]:
-    """Counter increments of one GPU: what each sample adds to the one before, a drop being a restart from zero."""
+    """Counter increments of one GPU: what each sample adds to the one before, a drop of 1 being a restart from zero."""
     steps: list[Maybe] = []
     newest = before
     for value in raw:
@@ -41,10 +42,10 @@ def increments(raw: Sequence[Maybe], before: Maybe) -> tuple[list[Maybe], Maybe]
             continue
         if newest is None:
             steps.append(0.0)
-        elif value < newest:
+        elif value <= newest - 1:
             steps.append(value)
         else:
-            steps.append(value - newest)
+            steps.append(max(value - newest, 0.0))
         newest = value
     return steps, newest
 
@@ -226,3 +227,140 @@ def log_resistance(
         if good and t is not None and t_in is not None and p is not None and t + 0.5 - t_in > 1.0
     ]
     return median(logs) if len(logs) >= 20 else None
+
+
+def forward(times_s: Sequence[float], now_s: float) -> list[str]:
+    """What becomes of each sample of one series: "" is kept, else the reason."""
+    verdicts: list[str] = []
+    newest = -math.inf
+    for time_s in times_s:
+        if not math.isfinite(time_s):
+            verdicts.append("not_a_number")
+        elif time_s > now_s:
+            verdicts.append("future")
+        elif time_s == newest:
+            verdicts.append("duplicate_time")
+        elif time_s < newest:
+            verdicts.append("out_of_order")
+        else:
+            verdicts.append("")
+            newest = time_s
+    return verdicts
+
+
+def percentages(values: Sequence[Maybe], by_default: bool) -> list[bool]:
+    """Which values of one series are percentages: those above 1, and after (else before) those the silent ones."""
+    proven = [None if v is None or v == 0 or v == 1 else v > 1 for v in values]
+    first = next((each for each in proven if each is not None), by_default)
+    found: list[bool] = []
+    newest: bool | None = None
+    for each in proven:
+        newest = each if each is not None else newest
+        found.append(first if newest is None else newest)
+    return found
+
+
+def merged(
+    series: Sequence[Sequence[tuple[float, Maybe]]], columns_s: Sequence[float], step_s: float, how: str
+) -> list[Maybe]:
+    """One device on the grid: of each series the last sample of a column, of those the largest, smallest or newest."""
+    line: list[Maybe] = []
+    for end_s in columns_s:
+        candidates: list[tuple[float, float]] = []
+        for samples in series:
+            inside = [(t, v) for t, v in samples if end_s - step_s < t <= end_s and v is not None]
+            if inside:
+                candidates.append(inside[-1])
+        if not candidates:
+            line.append(None)
+        elif how == "last":
+            line.append(max(candidates)[1])
+        else:
+            values = [v for _, v in candidates]
+            line.append(max(values) if how == "max" else min(values))
+    return line
+
+
+def held(line: Sequence[Maybe], step_s: float, for_s: float) -> list[Maybe]:
+    """A line whose samples are believed for so long after the end of their column."""
+    found: list[Maybe] = []
+    newest, age_s = None, math.inf
+    for value in line:
+        age_s += step_s
+        if value is not None:
+            newest, age_s = value, 0.0
+        found.append(newest if age_s == 0 or age_s < for_s else None)
+    return found
+
+
+def readiness(requires: Sequence[Set[str]], uses: Set[str], has: Set[str], cannot: Set[str], born: Set[str]) -> str:
+    """What a forecaster can do for one GPU: has, cannot: its signals and those its board cannot have; born: signals
+    that have no series before their first event, and are known to be on."""
+    if any(not (group & has) for group in requires):
+        return "starved"
+    return "degraded" if uses - has - cannot - born else "ready"
+
+
+def smi_cell(cell: str, unit: str) -> tuple[Maybe, str]:
+    """One cell of an nvidia-smi log in watts, or None and the reason."""
+    factors = {"W": 1.0, "mW": 1e-3, "C": 1.0, "%": 1e-2, "MHz": 1e6, "s": 1.0, "ms": 1e-3, "us": 1e-6}
+    factors |= {"J": 1.0, "mJ": 1e-3, "B": 1.0, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30}
+    plain = cell.strip("[]() ").lower()
+    words = {"active": 1.0, "yes": 1.0, "enabled": 1.0, "not active": 0.0, "no": 0.0, "disabled": 0.0}
+    digits = cell.rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ% ")
+    told = cell[len(digits) :].strip()
+    if digits and set(digits) <= set("0123456789.+-eE") and any(c.isdigit() for c in digits) and " " not in told:
+        try:
+            number = float(digits)
+        except ValueError:
+            return None, "not_a_number"
+        factor = factors.get(told or unit)
+        return (None, "not_a_number") if factor is None else (number * factor, "")
+    if plain in words:
+        return words[plain], ""
+    if plain.startswith("0x"):
+        try:
+            return float(int(plain, 16)), ""
+        except ValueError:
+            return None, "not_a_number"
+    if plain in ("n/a", "not supported", "requested functionality has been deprecated", "-"):
+        return None, "no_sensor"
+    lost = ("", "unknown error", "gpu is lost", "insufficient permissions", "err!", "error", "unknown")
+    return None, "blank" if plain in (*lost, "gpu requires reset") else "not_a_number"
+
+
+def identity_changes(before: dict[str, tuple[str, str]], now: dict[str, tuple[str, str]]) -> list[tuple[str, str]]:
+    """(device, kind) of one column: `before` is where every known device was last, `now` where those seen are."""
+    if not before:
+        return []
+    found = []
+    for device, (host, slot) in now.items():
+        if device not in before:
+            occupants = [d for d, place in before.items() if place == (host, slot) and host]
+            stayed = [d for d in occupants if now.get(d) == before[d]]
+            if occupants and not stayed:
+                found.append((device, "SWAP"))
+            continue
+        old_host, old_slot = before[device]
+        if not host or not old_host or host == old_host:
+            if slot != old_slot:
+                found.append((device, "RE_ENUMERATION"))
+        else:
+            members = [d for d, place in before.items() if place[0] == old_host]
+            seen = [d for d in members if d in now]
+            together = all(now[d] == (host, before[d][1]) for d in seen)
+            unheard_of = all(place[0] != host for place in before.values())
+            rename = together and unheard_of and len(seen) > len(members) / 2
+            found.append((device, "RENAME" if rename else "MOVE"))
+    return found
+
+
+def samples_of_answer(body: bytes) -> list[tuple[dict[str, str], list[tuple[float, float]]]]:
+    """Labels and (time, value) pairs of each series of a matrix, a sample at a time."""
+    told = json.loads(body)
+    if told["status"] != "success" or told["data"]["resultType"] != "matrix":
+        raise ValueError("no matrix")
+    return [
+        (series["metric"], [(float(time_s), float(value)) for time_s, value in series["values"]])
+        for series in told["data"]["result"]
+    ]

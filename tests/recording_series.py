@@ -6,7 +6,7 @@ import numpy as np
 
 from healthsvc.fleet import Signal
 from healthsvc.simulator.openmetrics import DCGM, PLACES
-from healthsvc.telemetry.grid import uniform_times
+from healthsvc.telemetry.framing.grid import uniform_times
 from healthsvc.telemetry.recorded import RecordedSource
 from tests.servers import Series
 

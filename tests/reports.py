@@ -23,6 +23,7 @@ from healthsvc.fleet import (
     Placement,
     RiskReport,
     Snapshot,
+    Workload,
     build_topology,
 )
 
@@ -106,7 +107,9 @@ def cooling_incident(members: Sequence[str], state: Any = "active", onset_s: flo
     return Incident("inc-1", "cooling_loop", "loop-a", state, name, "pump failure", onset_s, tuple(members), members[0])
 
 
-def snapshot_of(report: RiskReport, racks: Mapping[str, str] | None = None) -> Snapshot:
+def snapshot_of(
+    report: RiskReport, racks: Mapping[str, str] | None = None, workloads: Mapping[str, Workload] | None = None
+) -> Snapshot:
     """A finished cycle around `report`; racks: hostname -> rack."""
     gpus = report.gpus
     placement = Placement({host: {"rack": rack, "cooling_loop": "loop-a"} for host, rack in (racks or {}).items()})
@@ -116,6 +119,7 @@ def snapshot_of(report: RiskReport, racks: Mapping[str, str] | None = None) -> S
         DailyLedger(gpus, np.zeros(0, np.int64), {}, empty, empty),
         EventLog(),
         build_topology(gpus, placement),
+        workloads=workloads or {},
     )
     return Snapshot(report, history, {}, trained_at_s=report.as_of_s - HOUR_S)
 
@@ -169,5 +173,6 @@ def five_gpu_report() -> RiskReport:
 
 
 def five_gpu_snapshot() -> Snapshot:
-    """The same as a finished cycle, with racks."""
-    return snapshot_of(five_gpu_report(), {"node0": "r1", "node1": "r2"})
+    """The same as a finished cycle, with racks and two pods."""
+    pods = {"GPU-0000": Workload("team-a", "quiet-0"), "GPU-0002": Workload("team-a", 'llm "8b"', "main")}
+    return snapshot_of(five_gpu_report(), {"node0": "r1", "node1": "r2"}, pods)

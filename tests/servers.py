@@ -30,6 +30,16 @@ class Server:
 
     url: str
     log: Path
+    pid: int
+
+    def forget_peak(self) -> None:
+        """Let its peak memory begin anew, at what it holds now."""
+        Path(f"/proc/{self.pid}/clear_refs").write_text("5")
+
+    def peak_mib(self) -> float:
+        """The most memory it has held since it started, or since `forget_peak`; files that it maps included."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        return int(status.partition("VmHWM:")[2].split()[0]) / 1024.0
 
 
 def missing(*programs: str) -> str:
@@ -52,7 +62,7 @@ def _running(command: Sequence[str], url: str, ready: str, folder: Path) -> Iter
         process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, cwd=folder)
         try:
             _wait(process, url + ready, log)
-            yield Server(url, log)
+            yield Server(url, log, process.pid)
         finally:
             process.terminate()
             try:

@@ -29,6 +29,8 @@ OPTIONS = {
     "serve": ("--recorded", "--replay-from", "--replay-speed", "--alertmanager-url", "--port"),
     "train": ("--prometheus-url", "--recorded", "--state-dir", "--at", "--format"),
     "score": ("--prometheus-url", "--recorded", "--state-dir", "--at", "--limit", "--format"),
+    "doctor": ("--prometheus-url", "--recorded", "--at", "--hours", "--format"),
+    "import": ("--out", "--step", "--timezone", "--hostname", "--columns", "--format"),
     "backtest": ("--incidents", "--recorded", "--test-from", "--horizon-days", "--jobs", "--fresh", "--format"),
     "simulate": ("--out", "--scenario", "--seed", "--gpus", "--days", "--start", "--openmetrics"),
     "check-config": ("--config", "--format"),
@@ -369,7 +371,7 @@ def test_the_settings_are_listed_with_value_variable_and_meaning(tmp_path: Path)
 def test_no_way_of_listing_the_settings_shows_a_secret(tmp_path: Path, style: str) -> None:
     (tmp_path / "healthsvc.toml").write_text(
         f"[prometheus]\nbasic_user = 'me'\nbasic_password = '{SECRET}'\n"
-        f"[prometheus.headers]\nAuthorization = 'Bearer {SECRET}'\n"
+        f"[prometheus.headers]\nAuthorization = 'Bearer {SECRET}'\n[prometheus.parameters]\napikey = '{SECRET}'\n"
     )
     answer = run(tmp_path, "check-config", "--format", style)
     assert answer.returncode == 0

@@ -103,6 +103,15 @@ def test_settings_do_not_change_once_read() -> None:
             "prometheus: client_key_file needs client_certificate_file beside it",
         ),
         ("[alertmanager]\nattempts = 9", "alertmanager.attempts = 9: no such setting"),  # the resend is its retry
+        ("[environment]\ninlet_sensor = '(inlet'", "environment.inlet_sensor = '(inlet': no regular expression: "),
+        (
+            "[environment.topology_labels]\nrack = 'rack-id'",
+            "environment.topology_labels: 'rack-id' is no name of a label, and every query would fail by it",
+        ),
+        (
+            "[environment.mapping]\ncoolant_temp = 'x'",
+            "environment.mapping.coolant_temp.[key] = 'coolant_temp': choose one of 'inlet_temperature_celsius', ",
+        ),
         ("cycle = 60", "cycle = 60: Input should be a valid dictionary"),
     ],
 )
@@ -138,6 +147,14 @@ def test_a_missing_file_or_a_broken_one_is_named() -> None:
     assert refused("[cycle\n").startswith("healthsvc.toml: Expected ']'")
 
 
+def test_credentials_that_exclude_or_need_each_other_are_named() -> None:
+    address = "oauth2_token_url = 'https://login.example/token'"
+    assert "oauth2_client_secret_file beside it" in refused(f"[prometheus]\n{address}\noauth2_client_id = 'a'")
+    whole = f"[prometheus]\n{address}\noauth2_client_id = 'a'\noauth2_client_secret_file = '/s'\n"
+    assert "one of them" in refused(whole + "basic_user = 'ops'")
+    assert "choose one of" in refused("[prometheus]\nflavour = 'influx'")
+
+
 # -- secrets ----------------------------------------------------------------------------------------------------------
 
 
@@ -150,6 +167,10 @@ def test_a_missing_file_or_a_broken_one_is_named() -> None:
         f"[prometheus]\nbasic_password = ['{SECRET}']",
         f"[prometheus]\nheaders = ['{SECRET}']",
         f"[prometheus.headers]\nAuthorization = ['{SECRET}']",
+        f"[prometheus]\nparameters = ['{SECRET}']",
+        f"[prometheus.parameters]\napikey = ['{SECRET}']",
+        f"[prometheus]\noauth2_token_url = 'http://a:{SECRET}@login'",
+        f"[prometheus]\noauth2_client_secret = '{SECRET}'",
         f"[prometheus]\npassword = '{SECRET}'",
         f"[prometheus]\nbearer_token = '{SECRET}'",
         f"[prom]\nbasic_password = '{SECRET}'",
@@ -171,7 +192,8 @@ def test_an_address_with_a_password_is_refused_with_the_cure() -> None:
 def test_no_text_of_the_settings_shows_a_secret() -> None:
     path = toml(
         f"[prometheus]\nbasic_user = 'a'\nbasic_password = '{SECRET}'\n"
-        f"[prometheus.headers]\nAuthorization = 'Bearer {SECRET}'"
+        f"[prometheus.headers]\nAuthorization = 'Bearer {SECRET}'\n"
+        f"[prometheus.parameters]\napikey = '{SECRET}'"
     )
     settings = load_settings(path)
     assert settings.prometheus.basic_password == SecretStr(SECRET)

@@ -16,7 +16,7 @@ def source_down(source: str, reason: str, since_s: float) -> Alert:
     annotations = {
         "summary": f"{source} gives no telemetry, so no GPU is being judged.",
         "description": reason,
-        "action": "Bring the source back; the description has its last answer.",
+        "action": "Bring the source back; the description has its last answer, and `healthsvc doctor` asks again.",
     }
     return Alert(labels, annotations, since_s)
 

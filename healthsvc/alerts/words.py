@@ -132,7 +132,7 @@ def host_unknown_alert(
         "summary": f"The health of {len(gpus)} GPUs on {where} is unknown for lack of telemetry.",
         "description": f"GPUs: {listing(gpus)}.",
         "took_over": listing(took_over),
-        "action": "Check dcgm-exporter and its scrape on this host; GET /api/v1/gpus/{UUID} tells what is observed.",
+        "action": "Check dcgm-exporter and its scrape on this host; `healthsvc doctor` tells what is missing.",
     }
     labels = {"alertname": "GpuTelemetryUnknown", "hostname": hostname, "severity": "warning"}
     return Alert(labels, annotations, raised_s)

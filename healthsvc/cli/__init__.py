@@ -7,6 +7,8 @@ import typer
 
 from healthsvc import __version__
 from healthsvc.cli.backtesting import backtest
+from healthsvc.cli.doctor import doctor
+from healthsvc.cli.importing import import_logs
 from healthsvc.cli.once import score, train
 from healthsvc.cli.serving import serve
 from healthsvc.cli.settings import check_config
@@ -19,8 +21,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (serve, train, score, backtest, simulate):
+for command in (serve, doctor, train, score, backtest, simulate):
     app.command()(command)
+app.command("import")(import_logs)
 app.command("check-config")(check_config)
 
 

@@ -23,7 +23,7 @@ NARROW = frozenset(
 
 Config = Annotated[Path | None, typer.Option("--config", "-c", help="healthsvc.toml; default: ./healthsvc.toml")]
 PrometheusUrl = Annotated[str | None, typer.Option(help="read from this Prometheus (or compatible) server")]
-Recorded = Annotated[Path | None, typer.Option(help="read a recording written by `simulate`", file_okay=False)]
+Recorded = Annotated[Path | None, typer.Option(help="read a recording, of `simulate` or `import`", file_okay=False)]
 State = Annotated[Path | None, typer.Option("--state-dir", help="where ledger, journal and trained arrays are kept")]
 
 

@@ -28,5 +28,5 @@ def check_config(
 
 
 def _hidden(name: str, value: Any) -> str:
-    """A setting's value, of headers only the names: a header may carry a token."""
-    return ", ".join(f"{header}: (hidden)" for header in value) if name == "headers" else str(value)
+    """A setting's value, of headers and parameters only the names: either may carry a token."""
+    return ", ".join(f"{each}: (hidden)" for each in value) if name in ("headers", "parameters") else str(value)

@@ -12,6 +12,7 @@ from healthsvc.calibration import ClassPrior
 from healthsvc.config import Settings, SettingsError
 from healthsvc.engine.alerting import Alerting
 from healthsvc.engine.clock import Clock, LiveClock, ReplayClock
+from healthsvc.engine.placing import placed
 from healthsvc.engine.progress import Progress, Silent
 from healthsvc.engine.scoring import make_scorer
 from healthsvc.engine.service import Service
@@ -26,9 +27,9 @@ from healthsvc.publish.exposition import MetricsPage
 from healthsvc.publish.rest import Application, build_app
 from healthsvc.publish.self_metrics import SelfMetrics
 from healthsvc.store import Journal, Ledger, Shelf, StateLock, sqlite_url
-from healthsvc.telemetry.http_session import build_session
 from healthsvc.telemetry.prometheus import PrometheusSource
 from healthsvc.telemetry.recorded import RecordedSource
+from healthsvc.telemetry.server.http_session import build_session
 from healthsvc.telemetry.source import Source, SourceError
 
 
@@ -48,7 +49,7 @@ def open_source(settings: Settings) -> Source:
             "only one can be the source; unset the other"
         )
     if settings.prometheus.url:
-        return PrometheusSource(settings.prometheus)
+        return PrometheusSource(settings.prometheus, environment=settings.environment)
     if settings.recorded.directory:
         return RecordedSource(settings.recorded.directory)
     raise SettingsError(
@@ -81,9 +82,10 @@ def alert_policy(priors: Mapping[str, ClassPrior], cycle_s: float) -> AlertPolic
 
 
 def placement_of(settings: Settings, source: Source) -> Placement | None:
-    """topology.csv of the settings, else what the source knows. Raises SettingsError, SourceError."""
+    """topology.csv of the settings, and for what it leaves open what the source knows. Raises SettingsError,
+    SourceError."""
     path = settings.history.topology_file
-    return load_placement(path) if path else source.placement()
+    return placed(load_placement(path) if path else None, source)
 
 
 def source_identity(settings: Settings) -> str:

@@ -10,7 +10,7 @@ from healthsvc.engine.digest import union_of
 from healthsvc.features.events import begun_in
 from healthsvc.features.windows import WINDOW_S, Summaries, inlet_by_gpu, summarise
 from healthsvc.fleet import EventLog, FleetWindow, Floats, PlaceSeries, Signal, Topology
-from healthsvc.telemetry.grid import uniform_times
+from healthsvc.telemetry.framing.grid import uniform_times
 
 
 @dataclass(frozen=True)

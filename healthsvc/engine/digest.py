@@ -1,18 +1,22 @@
 """A stretch of history becomes ten-minute summaries and episodes; a finished day becomes a row of the ledger."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from healthsvc.engine.identities import identities_in, known_before, known_of
+from healthsvc.engine.placing import at_known_nodes, placed
 from healthsvc.features.daily import daily_row
 from healthsvc.features.events import LEAD_IN_S, detect_events
+from healthsvc.features.identity_events import IdentityEvent, Known, as_log, decommissioned
 from healthsvc.features.windows import WINDOW_S, Summaries, inlet_by_gpu, summarise
 from healthsvc.fleet import (
     DAY_S,
     GPU_SIGNALS,
     DailyLedger,
+    EventKind,
     EventLog,
     FleetWindow,
     GpuId,
@@ -22,7 +26,7 @@ from healthsvc.fleet import (
     first_rows,
 )
 from healthsvc.store.ledger import Ledger
-from healthsvc.telemetry.grid import CounterCarry, frame, uniform_times
+from healthsvc.telemetry.framing.grid import CounterCarry, frame, uniform_times
 from healthsvc.telemetry.source import RawGrid, Source
 
 BYTES_A_COLUMN = len(GPU_SIGNALS) * (8 + 8 + 4)  # raw, merged and framed copies of one GPU's column
@@ -30,12 +34,17 @@ BYTES_A_COLUMN = len(GPU_SIGNALS) * (8 + 8 + 4)  # raw, merged and framed copies
 
 @dataclass(frozen=True)
 class Digest:
-    """What a stretch left behind; all rows are `gpus`. last_seen_s: newest sample of each GPU, -inf if none."""
+    """What a stretch left behind; all rows are `gpus`. last_seen_s: newest sample of each GPU, -inf if none.
+
+    before: who reported in the day before it; known: who is known at its end.
+    """
 
     gpus: tuple[GpuId, ...]
     summaries: Summaries
     events: EventLog
     last_seen_s: NDArray[np.float64]
+    before: tuple[GpuId, ...] = ()
+    known: Known = field(default_factory=Known)
 
 
 def union_of(first: Sequence[GpuId], second: Sequence[GpuId]) -> tuple[tuple[GpuId, ...], NDArray[np.intp]]:
@@ -100,20 +109,25 @@ def digest_span(
     gpus: tuple[GpuId, ...] = ()
     summaries: Summaries | None = None
     events, seen = EventLog(), np.zeros(0)
+    before = known_before(source, start_s)
+    known = known_of(before)
     tail: FleetWindow | None = None
     lead_columns = int(np.ceil(LEAD_IN_S / step_s))
     for number, (raw, window) in enumerate(read_span(source, start_s, end_s, step_s, chunk_s)):
         on_read(raw)
+        changes, known = identities_in(known, raw, window)
         gpus, rows = union_of(gpus, raw.gpus)
         back = inverse(rows, len(gpus))
         window = window.take(gpus, back)
-        topology = build_topology(gpus, placement)
+        where = placed(placement, source)  # the labels that came with this part tell of it too
+        topology = build_topology(gpus, where)
         old = np.arange(len(gpus), dtype=np.intp)
         old[len(seen) :] = -1
         seen = np.concatenate([seen, np.full(len(gpus) - len(seen), -np.inf)])
         joined = window if tail is None else join_columns(tail.take(gpus, old), window)
         if number > 0:
-            inlet = inlet_by_gpu(raw.environment, topology, gpus, len(window.times_s))
+            environment = at_known_nodes(raw.environment, gpus, where)
+            inlet = inlet_by_gpu(environment, topology, gpus, len(window.times_s))
             unseen = np.full((len(gpus), len(joined.times_s) - len(window.times_s)), np.nan, np.float32)
             # With the tail of the chunk before, so that energy over a missed sample at the seam has its beginning.
             began_s = float(window.times_s[0]) - step_s
@@ -121,8 +135,9 @@ def digest_span(
             summaries = fresh if summaries is None or not summaries.columns else summaries.take(gpus, old).joined(fresh)
             seen = np.maximum(seen, newest_sample_s(window))
             events = events.merged(detect_events(joined, topology.group("node", len(gpus)), began_s))
+            events = events.merged(as_log(changes, first_rows(gpus)))
         tail = joined.columns(slice(-lead_columns, None))
-    return Digest(gpus, summaries or Summaries(gpus, np.zeros(0), {}), events, seen)
+    return Digest(gpus, summaries or Summaries(gpus, np.zeros(0), {}), events, seen, before, known)
 
 
 def join_columns(before: FleetWindow, after: FleetWindow) -> FleetWindow:
@@ -142,17 +157,54 @@ def digest_day(
     placement: Placement | None,
     on_read: Callable[[RawGrid], None] = lambda raw: None,
 ) -> DailyLedger | None:
-    """Read one finished UTC day and write it to the ledger; None if nobody reported. Raises SourceError, StoreError."""
+    """Read one finished UTC day and write it to the ledger; None if nobody reported. Raises SourceError, StoreError.
+
+    If the source says that something is missing, the day is marked as not complete: it will be read again.
+    """
     gpus = source.discover(day * DAY_S, (day + 1) * DAY_S)
     if not gpus:
         return None
     chunk_s = chunk_seconds(len(gpus), step_s, memory_mib)
-    digest = digest_span(source, day * DAY_S, (day + 1) * DAY_S, step_s, chunk_s, placement, on_read)
+    incomplete: list[RawGrid] = []
+
+    def hear(raw: RawGrid) -> None:
+        incomplete.extend([raw] if raw.incomplete else [])
+        on_read(raw)
+
+    digest = digest_span(source, day * DAY_S, (day + 1) * DAY_S, step_s, chunk_s, placement, hear)
     if not digest.summaries.columns:
         return None
-    row = daily_row(digest.summaries, build_topology(digest.gpus, placement), step_s, day, unfinished=False)
-    ledger.write_day(day, row, digest.events, now_s)
+    row = daily_row(
+        digest.summaries, build_topology(digest.gpus, placed(placement, source)), step_s, day, unfinished=False
+    )
+    ledger.write_day(day, *with_gone(row, digest.events, digest.before), now_s, complete=not incomplete)
     return row
+
+
+def reported(row: DailyLedger) -> tuple[GpuId, ...]:
+    """Those who gave a sample on the last day of `row`."""
+    there = row.exposure_h[:, -1] > 0 if row.exposure_h.shape[1] else np.zeros(len(row.gpus), bool)
+    return tuple(gpu for gpu, seen in zip(row.gpus, there.tolist(), strict=True) if seen)
+
+
+def with_gone(row: DailyLedger, events: EventLog, before: Sequence[GpuId]) -> tuple[DailyLedger, EventLog]:
+    """A finished day with those who reported on the day before and are decommissioned, as of its end.
+
+    They have no features and no exposure. Their completeness is 1: nothing was expected, so nothing is read again.
+    """
+    day = int(row.days[-1])
+    gone = decommissioned(before, reported(row))
+    known = first_rows(row.gpus)
+    new = tuple(gpu for gpu in gone if gpu.device_id not in known)
+    if not gone:
+        return row, events
+    gpus = (*row.gpus, *new)
+    old = np.concatenate([np.arange(len(row.gpus)), np.full(len(new), -1)]).astype(np.intp)
+    wider = row.take(gpus, old)
+    completeness = wider.completeness.copy()
+    completeness[len(row.gpus) :] = 1.0
+    told = [IdentityEvent(gpu.device_id, (day + 1) * DAY_S, EventKind.DECOMMISSION) for gpu in gone]
+    return replace(wider, completeness=completeness), events.merged(as_log(told, first_rows(gpus)))
 
 
 def days_to_walk(ledger: Ledger, now_s: float, train_days: int, history_starts_s: float | None) -> list[int]:

@@ -78,6 +78,7 @@ class Historian:
         """A finished day once more, for samples that came late; the memory then holds what the ledger holds."""
         self.digest(day, memory.now_s)
         memory.replace_day(day, *self.ledger.read(day, day))
+        memory.partial_days = (memory.partial_days - {day}) | self.ledger.partial_days(day, day)
 
     def _check_cadence(self, memory: FleetMemory) -> None:
         """Say so when the grid is finer than the scrapes: every gap would look like an absence."""

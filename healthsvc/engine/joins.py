@@ -31,6 +31,21 @@ def joined_days(before: DailyLedger, after: DailyLedger) -> DailyLedger:
     )
 
 
+def days_since(daily: DailyLedger, first_day: int) -> DailyLedger:
+    """The days from `first_day` on, in order; the same object where that is all of them."""
+    order = np.argsort(daily.days)
+    keep = order[daily.days[order] >= first_day]
+    if np.array_equal(keep, np.arange(len(daily.days))):
+        return daily
+    return replace(
+        daily,
+        days=daily.days[keep],
+        features={name: values[:, keep] for name, values in daily.features.items()},
+        exposure_h=daily.exposure_h[:, keep],
+        completeness=daily.completeness[:, keep],
+    )
+
+
 def day_by_day(daily: DailyLedger) -> DailyLedger:
     """The same numbers with each day contiguous, so that joining another one is a block copy."""
     return replace(

@@ -13,12 +13,16 @@ from numpy.typing import NDArray
 
 from healthsvc.config import Settings
 from healthsvc.engine.departed import Departed, departing, whole_day
-from healthsvc.engine.digest import inverse, newest_sample_s, rows_in
-from healthsvc.engine.joins import day_by_day, joined_days
+from healthsvc.engine.digest import inverse, newest_sample_s, reported, rows_in, with_gone
+from healthsvc.engine.identities import Registry
+from healthsvc.engine.joins import day_by_day, days_since, joined_days
+from healthsvc.engine.partial import partial_days, without_days
+from healthsvc.engine.placing import at_known_nodes, placed
 from healthsvc.engine.roster import Roster
 from healthsvc.engine.trail import Trail
 from healthsvc.features.daily import daily_row
 from healthsvc.features.events import LEAD_IN_S, ONSET_BIN_S, begun_in, detect_events
+from healthsvc.features.identity_events import as_log
 from healthsvc.features.windows import WINDOW_S, Summaries, inlet_by_gpu, summarise
 from healthsvc.fleet import (
     DAY_S,
@@ -32,9 +36,10 @@ from healthsvc.fleet import (
     Signal,
     Topology,
     build_topology,
+    first_rows,
     join_places,
 )
-from healthsvc.telemetry.grid import CounterCarry, frame, uniform_times
+from healthsvc.telemetry.framing.grid import CounterCarry, frame, uniform_times
 from healthsvc.telemetry.source import RawGrid, Source
 
 OnRead = Callable[[RawGrid], None]
@@ -48,11 +53,15 @@ class DayReader(Protocol):
         """The days of the span and what happened in them."""
         ...
 
+    def partial_days(self, first_day: int, last_day: int) -> frozenset[int]:
+        """Those days of the span that are not to be learned from."""
+        ...
+
 
 class DayWriter(Protocol):
     """Where a finished day goes: the ledger, or nowhere in a rehearsal."""
 
-    def write_day(self, day: int, daily: DailyLedger, events: EventLog, now_s: float) -> None:
+    def write_day(self, day: int, daily: DailyLedger, events: EventLog, now_s: float, *, complete: bool = True) -> None:
         """Keep one day."""
         ...
 
@@ -62,7 +71,9 @@ class FleetMemory:
     """See the module. `now_s`: data time of the newest column; `digested_s`: end of the newest ten-minute summary.
 
     What is derived from the columns says how far it has come (`digested_s`, `events_until_s`): a step that breaks off
-    half-way is caught up with at the next one.
+    half-way is caught up with at the next one. registry: who the GPUs are, those that left included;
+    placement: topology.csv, and where: with what the source's labels told beyond that;
+    partial_days: those of which the source has said that something was missing.
     """
 
     settings: Settings
@@ -76,6 +87,9 @@ class FleetMemory:
     events: EventLog
     topology: Topology
     digested_s: float
+    where: Placement | None = None
+    registry: Registry = field(default_factory=Registry)
+    partial_days: frozenset[int] = frozenset()
     events_until_s: float = field(init=False)
     left: Departed | None = field(default=None, init=False)
     _trail: Trail | None = field(default=None, init=False, repr=False)
@@ -85,6 +99,7 @@ class FleetMemory:
 
     def __post_init__(self) -> None:
         self.events_until_s = self.now_s
+        self.where = self.where or self.placement
 
     @property
     def now_s(self) -> float:
@@ -102,7 +117,13 @@ class FleetMemory:
             self._daily, self._row_of = self._with_today(), self.today
         if due:
             self._refreshed_s = self.now_s
-        return FleetHistory(self.recent, self._daily, self.events, self.topology, dict(self.environment))
+        return FleetHistory(
+            self.recent, self._daily, self.events, self.topology, dict(self.environment), self.registry.workloads
+        )
+
+    def trusted(self) -> FleetHistory:
+        """The history without its partial days: what is learned from."""
+        return without_days(self.history(), self.partial_days)
 
     def _with_today(self) -> DailyLedger:
         if not self.today.columns or not len(self.today.ends_s):
@@ -119,16 +140,23 @@ class FleetMemory:
             return
         raw = source.read(times, step_s=step_s)
         on_read(raw)
+        self.partial_days |= partial_days(raw)
         window, carry = frame(raw, self.carry)
+        changes, registry = self.registry.after(raw, window)
         self._admit(window)
+        self._place(source)
         window = window.take(self.gpus, self._rows_in(raw.gpus))
         keep = round(self.settings.cycle.window_s / step_s)
         if self._trail is None or self._trail.window is not self.recent:
             self._trail = Trail(self.recent, keep)
-        joined = join_places([(self.environment, len(self.recent.times_s)), (raw.environment, len(times))])
+        surroundings = at_known_nodes(raw.environment, self.gpus, self.where)
+        joined = join_places([(self.environment, len(self.recent.times_s)), (surroundings, len(times))])
         environment = {s: replace(series, values=series.values[:, -keep:]) for s, series in joined.items()}
         # Last and together: a counter that is further on than its column would look reset at the next read.
         self.recent, self.carry, self.environment = self._trail.append(window), carry, environment
+        self.registry = registry
+        if changes:
+            self.events, self._refreshed_s = self.events.merged(as_log(changes, first_rows(self.gpus))), -np.inf
         self.dismiss()
         self._note_events()
         self._summarise()
@@ -157,6 +185,13 @@ class FleetMemory:
             old[len(before.gpus) :] = -1
             self._renumber(old)
 
+    def _place(self, source: Source) -> None:
+        """Where everybody stands, if the source has learned more of it."""
+        now = placed(self.placement, source)
+        if now is not self.where and now != self.where:
+            self.where, self._daily = now, None
+            self.topology = build_topology(self.gpus, now)
+
     def dismiss(self) -> None:
         """Let departed and swapped GPUs leave; what they did on a day that is not written yet is kept apart."""
         history = self.settings.history
@@ -184,7 +219,7 @@ class FleetMemory:
         self.today = self.today.take(gpus, old)
         self.finished = day_by_day(self.finished.take(gpus, old))
         self.events = self.events.take(old)
-        self.topology = build_topology(gpus, self.placement)
+        self.topology = build_topology(gpus, self.where)
         self._daily = None
 
     def _summarise(self) -> None:
@@ -210,16 +245,21 @@ class FleetMemory:
         while len(self.today.ends_s) and (day := int((self.today.ends_s[0] - 1) // DAY_S)) < current:
             start_s, end_s = day * DAY_S, (day + 1) * DAY_S
             whole, events = whole_day(self.left, self.today, self.events, start_s, end_s)
-            topology = self.topology if whole.gpus is self.today.gpus else build_topology(whole.gpus, self.placement)
+            topology = self.topology if whole.gpus is self.today.gpus else build_topology(whole.gpus, self.where)
             row = daily_row(whole, topology, self.settings.cycle.step_s, day, unfinished=False)
-            ledger.write_day(day, row, events, self.now_s)
+            complete = day not in self.partial_days
+            ledger.write_day(day, *with_gone(row, events, self.registry.yesterday), self.now_s, complete=complete)
             self._keep_day(row)
+            since = np.flatnonzero(self.roster.last_seen_s > end_s)
+            self.registry = self.registry.after_day(reported(row), (self.gpus[int(i)].device_id for i in since))
             self.today = self.today.within(end_s, np.inf)
             self.left = None if self.left is None else self.left.after(end_s)
             done.append(day)
         if done:
             # As far back as a restart would read: what is older would never leave a service that never stops.
-            self.events = begun_in(self.events, (current - self.settings.history.train_days) * DAY_S)
+            first = current - self.settings.history.train_days
+            self.events = begun_in(self.events, first * DAY_S)
+            self.partial_days = frozenset(day for day in self.partial_days if day >= first)
         return done
 
     def replace_day(self, day: int, written: DailyLedger, events: EventLog) -> None:
@@ -236,16 +276,5 @@ class FleetMemory:
         """Among the finished ones, as far back as training looks."""
         if row.gpus is not self.gpus:
             row = row.take(self.gpus, rows_in(row.gpus, self.gpus))
-        days = joined_days(self.finished, row)
         first = int(self.now_s // DAY_S) - self.settings.history.train_days
-        order = np.argsort(days.days)
-        keep = order[days.days[order] >= first]
-        self._daily = None
-        if np.array_equal(keep, np.arange(len(days.days))):
-            self.finished = days
-            return
-        features = {name: values[:, keep] for name, values in days.features.items()}
-        exposure_h, completeness = days.exposure_h[:, keep], days.completeness[:, keep]
-        self.finished = replace(
-            days, days=days.days[keep], features=features, exposure_h=exposure_h, completeness=completeness
-        )
+        self.finished, self._daily = days_since(joined_days(self.finished, row), first), None

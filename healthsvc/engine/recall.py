@@ -4,15 +4,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from healthsvc.config import Settings
-from healthsvc.engine.digest import chunk_seconds, digest_span, newest_sample_s, rows_in
+from healthsvc.engine.digest import chunk_seconds, digest_span, newest_sample_s, reported, rows_in
+from healthsvc.engine.identities import Registry, identities_in
 from healthsvc.engine.joins import day_by_day
 from healthsvc.engine.memory import DayReader, FleetMemory, OnRead
+from healthsvc.engine.placing import at_known_nodes, placed
 from healthsvc.engine.roster import Roster
 from healthsvc.features.events import detect_events
+from healthsvc.features.identity_events import as_log
 from healthsvc.features.windows import WINDOW_S
-from healthsvc.fleet import DAY_S, GpuId, Placement, build_topology
-from healthsvc.telemetry.grid import CounterCarry, frame, uniform_times
-from healthsvc.telemetry.source import Source
+from healthsvc.fleet import DAY_S, GpuId, Placement, build_topology, first_rows
+from healthsvc.telemetry.framing.grid import CounterCarry, frame, uniform_times
+from healthsvc.telemetry.source import RawGrid, Source
 
 
 def recall(
@@ -23,19 +26,28 @@ def recall(
     Raises SourceError if the source does not answer.
     """
     step_s, today = settings.cycle.step_s, int(now_s // DAY_S)
-    finished, events = ledger.read(today - settings.history.train_days, today - 1)
+    first_day = today - settings.history.train_days
+    finished, events = ledger.read(first_day, today - 1)
+    partial: set[int] = set(ledger.partial_days(first_day, today - 1))
+
+    def hear(raw: RawGrid) -> None:
+        on_read(raw)
+        if raw.incomplete:  # also that of a lead-in: it carries what the discovery of today's GPUs was told
+            partial.add(today)
+
     whole_s = float(np.floor(now_s / WINDOW_S) * WINDOW_S)
     gpus = len(source.discover(today * DAY_S, now_s))  # the ledger of a first start knows of nobody
     chunk_s = chunk_seconds(gpus, step_s, settings.history.backfill_memory_mib)
-    digest = digest_span(source, today * DAY_S, whole_s, step_s, chunk_s, placement, on_read)
+    digest = digest_span(source, today * DAY_S, whole_s, step_s, chunk_s, placement, hear)
 
     start_s = now_s - settings.cycle.window_s
     lead = source.read(uniform_times(start_s - WINDOW_S, start_s, step_s))
-    on_read(lead)
+    hear(lead)
     _, carry = frame(lead, CounterCarry())
     raw = source.read(uniform_times(start_s, now_s, step_s))
-    on_read(raw)
+    hear(raw)
     recent, carry = frame(raw, carry)
+    changes, known = identities_in(digest.known, raw, recent, whole_s)
 
     exposed = finished.exposure_h > 0
     newest_day = np.where(
@@ -48,21 +60,26 @@ def recall(
         return rows_in(gpus, roster.gpus)
 
     all_events = events.take(rows(finished.gpus)).merged(digest.events.take(rows(digest.gpus)))
-    topology = build_topology(roster.gpus, placement)
+    where = placed(placement, source)
+    topology = build_topology(roster.gpus, where)
     framed = recent.take(roster.gpus, rows(recent.gpus))
     late = detect_events(framed, topology.group("node", len(roster.gpus)), whole_s)
+    late = late.merged(as_log(changes, first_rows(roster.gpus)))
     memory = FleetMemory(
         settings=settings,
         placement=placement,
+        where=where,
         roster=roster,
         recent=framed,
         carry=carry,
-        environment=dict(raw.environment),
+        environment=at_known_nodes(raw.environment, roster.gpus, where),
         today=digest.summaries.take(roster.gpus, rows(digest.gpus)),
         finished=day_by_day(finished.take(roster.gpus, rows(finished.gpus))),
         events=all_events.merged(late),
         topology=topology,
         digested_s=whole_s,
+        registry=Registry(known, reported(finished), raw.workloads),
+        partial_days=frozenset(partial),
     )
     memory.dismiss()
     return memory

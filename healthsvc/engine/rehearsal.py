@@ -64,7 +64,7 @@ class Rehearsal:
 class _Unwritten:
     """Stands where the ledger stands live: a rehearsal reads it and never writes to it."""
 
-    def write_day(self, day: int, daily: DailyLedger, events: EventLog, now_s: float) -> None:
+    def write_day(self, day: int, daily: DailyLedger, events: EventLog, now_s: float, *, complete: bool = True) -> None:
         """Nothing: the day is in the ledger already."""
 
 
@@ -92,7 +92,7 @@ def rehearse(
     memory = recall(source, ledger, start_s, settings, placement, lambda raw: None)
     everyone = _everyone(source, memory, window)
     recorder = AlertRecorder(places_of(everyone, build_topology(everyone, placement)))
-    state, trained_s = scorer.train(memory.history()), start_s
+    state, trained_s = scorer.train(memory.trusted()), start_s
     alerts, previous, dose = AlertState(), None, HourlyDose()
     samples: list[tuple[float, Floats]] = []
     flags: dict[str, list[tuple[float, NDArray[np.bool_]]]] = {baseline.name: [] for baseline in baselines}
@@ -102,7 +102,7 @@ def rehearse(
         memory.advance(source, now_s, lambda raw: None)
         memory.finish_days(_Unwritten())
         if now_s - trained_s >= settings.cycle.train_every_s:
-            state, trained_s = scorer.train(memory.history()), now_s
+            state, trained_s = scorer.train(memory.trusted()), now_s
         history = memory.history()
         previous = scorer.score(state, history, previous, trained_s)
         decision = decide(alerts, previous.report, now_s, policy)

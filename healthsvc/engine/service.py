@@ -14,9 +14,11 @@ from healthsvc.engine.alerting import Alerting
 from healthsvc.engine.clock import Clock
 from healthsvc.engine.historian import NO_GPU_CURE, Historian
 from healthsvc.engine.memory import FleetMemory
+from healthsvc.engine.partial import RETRIED_DAYS
 from healthsvc.engine.progress import Progress
+from healthsvc.engine.survey import SurveyKeeper
 from healthsvc.engine.training import Training
-from healthsvc.fleet import GPU_SIGNALS, MINUTE_S, Arrays, Incident, Placement, Snapshot
+from healthsvc.fleet import GPU_SIGNALS, MINUTE_S, Arrays, Incident, Placement, Snapshot, day_name
 from healthsvc.publish.alertmanager import MISSED_CYCLES
 from healthsvc.publish.board import Board
 from healthsvc.publish.exposition import MetricsPage
@@ -50,10 +52,14 @@ class Service:
     stop: Event = field(default_factory=Event)
     replaying: bool = False
     _historian: Historian = field(init=False)
+    _surveyor: SurveyKeeper = field(init=False)
+    _doubts: set[str] = field(default_factory=set, init=False)  # what made a read of this cycle incomplete
     _late_days: list[int] = field(default_factory=list, init=False)  # to read again, oldest first
     _incidents: tuple[Incident, ...] = field(default=(), init=False)  # of the run before, for the first cycle
 
     def __post_init__(self) -> None:
+        scorer = self.training.scorer
+        self._surveyor = SurveyKeeper((*scorer.forecasters, *scorer.domain_forecasters))
         self._historian = Historian(
             self.settings,
             self.source,
@@ -86,6 +92,7 @@ class Service:
 
     def _attempt(self, memory: FleetMemory, now_s: float, missed: int) -> bool:
         """One cycle; False if it failed. The last snapshot then stays and says how old it is: nothing is invented."""
+        self._doubts.clear()
         try:
             with self._timed("read"):
                 memory.advance(self.source, now_s, self._on_read)
@@ -155,7 +162,8 @@ class Service:
         try:
             for day in memory.finish_days(self.ledger):
                 log.info("day written", day=day)
-                self._late_days = [late for late in self.ledger.incomplete_days(memory.now_s) if late < day]
+                late = self.ledger.incomplete_days(memory.now_s)
+                self._late_days = [each for each in late if day - RETRIED_DAYS <= each < day]
                 self.ledger.drop_before(day - LEDGER_DAYS)
             self._read_late_day(memory)
         except StoreError as failure:
@@ -192,6 +200,7 @@ class Service:
         with self._timed("publish"):
             fleet = render_fleet(snapshot, self.settings.metrics.detail)
             self.board.snapshot, self.board.decision = snapshot, decision
+            self.board.survey = self._surveyor.survey(memory.recent, memory.environment)
             self.page.publish(fleet, time.monotonic() + MISSED_CYCLES * self._cycle_wall_s())
         self._keep_incidents(snapshot)
         self._measure(memory)
@@ -200,10 +209,18 @@ class Service:
             last_cycle_s=time.monotonic(),
             missed_cycles=0,
             source_ok=True,
-            source_message="",
+            source_message=self._what_is_missing(memory),
             reasons=() if memory.gpus else (f"{self.source.name} has no GPU in its history; {NO_GPU_CURE}",),
             replay_s=memory.now_s if self.replaying else None,
         )
+
+    def _what_is_missing(self, memory: FleetMemory) -> str:
+        """What this cycle's reads lack by the source's own word, and which days are not learned from; "" if nothing."""
+        lacks = [f"incomplete: {'; '.join(sorted(self._doubts))}"] if self._doubts else []
+        if memory.partial_days:
+            days = ", ".join(day_name(day) for day in sorted(memory.partial_days)[-3:])
+            lacks.append(f"{len(memory.partial_days)} incomplete days are not learned from, the newest {days}")
+        return ". ".join(lacks)
 
     # -- small things --------------------------------------------------------------------------------------
 
@@ -255,7 +272,13 @@ class Service:
         self._status(backfill_days=(done, total) if done < total else None)
 
     def _on_read(self, raw: RawGrid) -> None:
+        self._surveyor.hear(raw)
         self.self_metrics.samples_read(raw.samples, len(raw.warnings))
+        for (_, reason), count in raw.rejected.items():
+            self.self_metrics.samples_rejected(reason, count)
+        if raw.incomplete:
+            self.self_metrics.read_was_incomplete()
+            self._doubts.update(raw.warnings)
         for warning in raw.warnings:
             log.warning("source warning", source=self.source.name, warning=warning)
         self._beat()

@@ -12,19 +12,19 @@ from healthsvc.forecasters import DOMAIN_NAMES, NAMES
 PACKAGE = Path(__file__).resolve().parent.parent
 
 
-def _first(*candidates: Path) -> Path:
+def first_existing(*candidates: Path) -> Path:
     """The checkout's own file where there is one, else the copy in the wheel."""
     return next((path for path in candidates if path.exists()), candidates[-1])
 
 
 def models_directory() -> Path:
     """models/ of the checkout or of the installed wheel."""
-    return _first(PACKAGE.parent / "models", PACKAGE / "_models")
+    return first_existing(PACKAGE.parent / "models", PACKAGE / "_models")
 
 
 def demo_scenario() -> Path:
     """The scenario of the demo fleet."""
-    return _first(PACKAGE.parent / "data" / "fixtures" / "demo.toml", PACKAGE / "_demo.toml")
+    return first_existing(PACKAGE.parent / "data" / "fixtures" / "demo.toml", PACKAGE / "_demo.toml")
 
 
 def load_priors() -> dict[str, Mapping[str, Any]]:

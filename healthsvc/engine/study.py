@@ -13,6 +13,7 @@ from healthsvc.config import Settings, SettingsError
 from healthsvc.engine.backtest import Backtest, judge, run_fold
 from healthsvc.engine.build import alert_policy, open_source, placement_of, source_identity
 from healthsvc.engine.historian import Historian
+from healthsvc.engine.placing import placed
 from healthsvc.engine.progress import Progress
 from healthsvc.engine.rehearsal import Rehearsal, RehearsalSpec, rehearse
 from healthsvc.engine.rehearsal_files import RehearsalFiles, key_of
@@ -103,6 +104,7 @@ def run_study(settings: Settings, spec: StudySpec, labels: tuple[Label, ...] | N
     Historian(settings, source, placement, Ledger(directory, definitions()), progress).walk(spec.end_s, ALL_DAYS)
     folds = spec.folds
     gpus = source.discover(spec.start_s, spec.end_s)
+    placement = placed(placement, source)  # labels of the GPUs may tell
     # A calibration block chooses one threshold for the whole fleet: it is not cut into shards.
     apart = 1 if any(fold.calibrate for fold in folds) else max(1, spec.jobs // len(folds))
     shards = shards_of(gpus, placement, apart)
@@ -111,7 +113,7 @@ def run_study(settings: Settings, spec: StudySpec, labels: tuple[Label, ...] | N
     with progress.task("rehearsing", len(work), "folds x shards") as advance, workers(spec.backend):
         one_by_one = "list" if spec.backend == "ray" else "generator"  # ray's backend has no generator: the bar waits
         runs = joblib.Parallel(n_jobs=min(spec.jobs, len(work)), return_as=one_by_one)(
-            joblib.delayed(rehearse_shard)(settings, directory, fold, shard, labels, spec.resume)
+            joblib.delayed(rehearse_shard)(settings, directory, fold, shard, labels, spec.resume, placement)
             for fold, shard in work
         )
         for result in runs:
@@ -160,12 +162,16 @@ def rehearse_shard(
     gpus: tuple[GpuId, ...],
     labels: tuple[Label, ...] | None,
     resume: bool,
+    placement: Placement | None = None,
 ) -> tuple[Rehearsal, dict[str, Threshold]]:
-    """One fold on one shard, in a process of its own; finished blocks are kept and found again."""
+    """One fold on one shard, in a process of its own; finished blocks are kept and found again.
+
+    placement: where the GPUs stand, as the caller has found out; by default what the settings and the source tell.
+    """
     documents = load_priors()
     priors = class_priors(documents)
     whole = open_source(settings)
-    source, placement = ReadAhead(whole, gpus), placement_of(settings, whole)
+    source, placement = ReadAhead(whole, gpus), placement or placement_of(settings, whole)
     ledger, files = _DaysOfSome(Ledger(directory, definitions()), gpus), RehearsalFiles(directory / "rehearsals")
     scorer = make_scorer(documents, priors)
     spec = RehearsalSpec()

@@ -5,11 +5,12 @@ import time
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import numpy as np
 import structlog
 
 from healthsvc.engine.memory import FleetMemory
 from healthsvc.engine.scoring import Scorer
-from healthsvc.fleet import HOUR_S, Arrays
+from healthsvc.fleet import HOUR_S, Arrays, day_name
 from healthsvc.publish.self_metrics import SelfMetrics
 from healthsvc.store import Shelf, StoreError
 
@@ -61,9 +62,16 @@ class Training:
         return True
 
     def train(self, memory: FleetMemory) -> None:
-        """Fit every forecaster and put the arrays on the shelf; a disk that refuses costs only the next start."""
+        """Fit every forecaster and put the arrays on the shelf; a disk that refuses costs only the next start.
+
+        Days of which the source said that something was missing are left out, and that is said.
+        """
         began_s = time.monotonic()
-        self.state = self.scorer.train(memory.history())
+        if memory.partial_days:
+            left_out = [day_name(day) for day in sorted(memory.partial_days)]
+            cure = "mend what the source warns of; the days are read again at the next start, recent ones every night"
+            log.warning("days left out of training: the source gave only a part of them", days=left_out, cure=cure)
+        self.state = self.scorer.train(memory.trusted())
         self.as_of_s = memory.now_s
         self.self_metrics.stage_took("train", time.monotonic() - began_s)
         for name, spec in self._specs().items():
@@ -72,7 +80,10 @@ class Training:
             except StoreError as failure:
                 self.self_metrics.failed("shelf")
                 log.error("trained arrays not saved", error=str(failure))
-        days = int((memory.finished.exposure_h > 0).any(axis=0).sum())  # with a sample in them
+        seen = (memory.finished.exposure_h > 0).any(axis=0)  # with a sample in them
+        partial = seen & np.isin(memory.finished.days, list(memory.partial_days))
+        self.self_metrics.training_left_out(float(partial.sum()) / max(int(seen.sum()), 1))
+        days = int((seen & ~partial).sum())
         log.info("trained", gpus=len(memory.gpus), days=days, events=len(memory.events))
 
     def _specs(self) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from healthsvc.fleet.forecast import (
     Incident,
     Projection,
 )
-from healthsvc.fleet.gpus import LAYERS, GpuId, Placement, Topology, build_topology
+from healthsvc.fleet.gpus import LAYERS, GpuId, Placement, Sighting, Topology, Workload, build_topology
 from healthsvc.fleet.history import (
     OPEN,
     DailyLedger,
@@ -36,7 +36,7 @@ from healthsvc.fleet.meaning import (
     RECURS_WITHIN_S,
     THROTTLE_DOSE,
 )
-from healthsvc.fleet.places import join_places
+from healthsvc.fleet.places import at_nodes, first_of, join_places
 from healthsvc.fleet.report import Arrays, Band, RiskReport, Snapshot
 from healthsvc.fleet.same import Same
 from healthsvc.fleet.signals import (
@@ -96,12 +96,16 @@ __all__ = [
     "Projection",
     "RiskReport",
     "Same",
+    "Sighting",
     "Signal",
     "Snapshot",
     "Topology",
+    "Workload",
     "align_rows",
+    "at_nodes",
     "build_topology",
     "day_name",
+    "first_of",
     "first_rows",
     "frozen_array",
     "join_places",

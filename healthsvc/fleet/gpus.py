@@ -35,6 +35,27 @@ class GpuId:
         return (self.cluster, self.hostname, self.slot or self.index)
 
 
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """The pod that holds a GPU."""
+
+    namespace: str
+    pod: str
+    container: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """Who a GPU was from this moment on: its labels, and the MIG instances it was cut into.
+
+    instances: None where the samples do not tell; empty where the GPU is whole.
+    """
+
+    at_s: float
+    gpu: GpuId
+    instances: frozenset[str] | None = None
+
+
 @dataclass(frozen=True)
 class Topology:
     """Which GPUs share a node, rack, loop or feed.
@@ -70,6 +91,22 @@ class Placement:
     """topology.csv as a table: hostname -> {layer: name}; further columns of the file are kept as labels."""
 
     by_hostname: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: MappingProxyType({}))
+
+    def over(self, other: "Placement | None") -> "Placement":
+        """Both, layer by layer: what this one leaves open is as in `other`."""
+        if other is None or not other.by_hostname:
+            return self
+        hosts = sorted({*self.by_hostname, *other.by_hostname})
+        nothing: Mapping[str, str] = {}
+        merged = {
+            host: {**other.by_hostname.get(host, nothing), **_told(self.by_hostname.get(host, nothing))}
+            for host in hosts
+        }
+        return Placement(MappingProxyType(merged))
+
+
+def _told(places: Mapping[str, str]) -> dict[str, str]:
+    return {layer: name for layer, name in places.items() if name}
 
 
 def build_topology(gpus: Sequence[GpuId], placement: Placement | None = None) -> Topology:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from healthsvc.fleet.gpus import GpuId, Topology
+from healthsvc.fleet.gpus import GpuId, Topology, Workload
 from healthsvc.fleet.signals import Signal
 
 Floats = NDArray[np.floating[Any]]
@@ -127,6 +127,12 @@ class EventKind(IntEnum):
     GAP = 12  # gone together with its node
     DRIVER_RELOAD = 13
     MAINTENANCE = 14
+    SWAP = 15  # of the newcomer, in a socket where another board was before; it starts without a past
+    MOVE = 16  # the same board on another host: other neighbours, the same history
+    RENAME = 17  # its whole host has another name; nothing was carried anywhere
+    RE_ENUMERATION = 18  # another index or bus address on the same host
+    DECOMMISSION = 19  # gone for a whole UTC day together with all of its host
+    REPARTITION = 20  # its MIG instances are others than before; value: how many there are now
 
 
 OPEN = np.inf
@@ -235,13 +241,17 @@ class PlaceSeries:
 
 @dataclass(frozen=True)
 class FleetHistory:
-    """What forecasters see, and all they see. Every part has the same GPUs in the same rows."""
+    """What forecasters see, and all they see. Every part has the same GPUs in the same rows.
+
+    workloads: by device_id, the pod that held a GPU last, where one did; for people, not for forecasts.
+    """
 
     recent: FleetWindow
     daily: DailyLedger
     events: EventLog
     topology: Topology
     environment: Mapping[Signal, PlaceSeries] = field(default_factory=lambda: MappingProxyType({}))
+    workloads: Mapping[str, Workload] = field(default_factory=lambda: MappingProxyType({}))
     _worked_out: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def once(self, name: str, work: Callable[["FleetHistory"], Found]) -> Found:
@@ -269,4 +279,5 @@ class FleetHistory:
             self.events.take(rows),
             self.topology.take(rows),
             self.environment,
+            self.workloads,
         )

@@ -21,7 +21,9 @@ class Signal(StrEnum):
     POWER_LIMIT = "power_limit_watts"
     GPU_MAX_OPERATING_LIMIT = "gpu_max_operating_limit_celsius"
     GPU_SLOWDOWN_LIMIT = "gpu_slowdown_limit_celsius"
+    GPU_SHUTDOWN_LIMIT = "gpu_shutdown_limit_celsius"
     MEMORY_MAX_OPERATING_LIMIT = "memory_max_operating_limit_celsius"
+    GPU_TEMPERATURE_MARGIN = "gpu_temperature_margin_celsius"  # T.Limit: signed, falls as the GPU heats
     THERMAL_THROTTLE = "thermal_throttle_seconds"
     SOFTWARE_THERMAL_THROTTLE = "software_thermal_throttle_seconds"
     HARDWARE_THERMAL_THROTTLE = "hardware_thermal_throttle_seconds"
@@ -32,6 +34,7 @@ class Signal(StrEnum):
     DBE_VOLATILE = "dbe_volatile_errors"
     SBE_AGGREGATE = "sbe_aggregate_errors"
     DBE_AGGREGATE = "dbe_aggregate_errors"
+    RETIRED_PAGES_SBE = "retired_pages_sbe_pages"
     RETIRED_PAGES_DBE = "retired_pages_dbe_pages"
     RETIRED_PAGES_PENDING = "retired_pages_pending_bool"
     CORRECTABLE_REMAPS = "correctable_remaps_rows"
@@ -69,6 +72,7 @@ COUNTERS = frozenset(
         Signal.DBE_VOLATILE,
         Signal.SBE_AGGREGATE,
         Signal.DBE_AGGREGATE,
+        Signal.RETIRED_PAGES_SBE,
         Signal.RETIRED_PAGES_DBE,
         Signal.CORRECTABLE_REMAPS,
         Signal.UNCORRECTABLE_REMAPS,
@@ -87,6 +91,7 @@ STATES = frozenset(
         Signal.POWER_LIMIT,
         Signal.GPU_MAX_OPERATING_LIMIT,
         Signal.GPU_SLOWDOWN_LIMIT,
+        Signal.GPU_SHUTDOWN_LIMIT,
         Signal.MEMORY_MAX_OPERATING_LIMIT,
     }
 )

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from healthsvc.alerts import Decision
 from healthsvc.alerts.state import AlertState
 from healthsvc.fleet import Snapshot
+from healthsvc.fleet.survey import Survey
 
 
 @dataclass(frozen=True)
@@ -33,3 +34,4 @@ class Board:
     snapshot: Snapshot | None = None
     decision: Decision = field(default_factory=lambda: Decision(AlertState()))
     status: ServiceStatus = field(default_factory=ServiceStatus)
+    survey: Survey | None = None  # of the newest cycle

@@ -19,6 +19,7 @@ _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 HELP = {
     "healthsvc_gpu_info": "What and where the GPU is; 1. Join on UUID.",
+    "healthsvc_gpu_workload_info": "The pod that holds the GPU; 1. Join on UUID.",
     "healthsvc_gpu_risk_ratio": "Probability that the GPU needs service (any class, T2 or worse) within the horizon.",
     "healthsvc_gpu_band": "Health band: -1 unknown, 0 healthy, 1 watch, 2 degraded, 3 critical.",
     "healthsvc_gpu_coverage_ratio": "Share of the prior risk that is observed on the GPU.",
@@ -59,6 +60,7 @@ def render_fleet(snapshot: Snapshot, detail: Detail = "watch") -> bytes:
     shown = np.flatnonzero(report.band >= Band.WATCH) if detail == "watch" else np.arange(len(report.gpus))
     families: dict[str, Lines] = {
         "healthsvc_gpu_info": _info_lines(Same(report.gpus), Same(snapshot.history.topology)),
+        "healthsvc_gpu_workload_info": _workloads(snapshot, shown),
         "healthsvc_gpu_risk_ratio": _risk(report, prefixes),
         "healthsvc_gpu_band": _samples("healthsvc_gpu_band", prefixes, "", report.band),
         "healthsvc_gpu_coverage_ratio": _samples("healthsvc_gpu_coverage_ratio", prefixes, "", report.coverage),
@@ -99,6 +101,15 @@ def _info_lines(fleet: Same[tuple[GpuId, ...]], where: Same[Topology]) -> tuple[
         rest = label_set(modelName=gpu.product, pci_bus_id=gpu.slot, cluster=gpu.cluster, **labels)
         lines.append(f"healthsvc_gpu_info{prefixes[row]}{',' if rest else ''}{rest}}} 1\n")
     return tuple(lines)
+
+
+def _workloads(snapshot: Snapshot, rows: NDArray[np.intp]) -> Iterator[str]:
+    """A family of its own, for pods come and go: in the labels of another they would end its series each time."""
+    workloads, gpus = snapshot.history.workloads, snapshot.report.gpus
+    for row in rows.tolist() if workloads else ():
+        if pod := workloads.get(gpus[row].device_id):
+            labels = label_set(UUID=gpus[row].device_id, namespace=pod.namespace, pod=pod.pod, container=pod.container)
+            yield f"healthsvc_gpu_workload_info{{{labels}}} 1\n"
 
 
 def place_names(topology: Topology, layer: str) -> tuple[str, ...]:

@@ -16,6 +16,14 @@ class Answer(BaseModel):
     model_config = ConfigDict(populate_by_name=True, frozen=True)
 
 
+class WorkloadModel(Answer):
+    """The pod that held a GPU when it was seen last."""
+
+    namespace: str
+    pod: str
+    container: str
+
+
 class GpuSummary(Answer):
     """One line of the fleet."""
 
@@ -24,6 +32,7 @@ class GpuSummary(Answer):
     hostname: str
     model: str
     rack: str
+    workload: WorkloadModel | None = Field(description="the pod that holds it; null: none, or nobody tells")
     band: BandName
     risk: ByHorizon = Field(description="probability of needing service, any class, by horizon")
     coverage: float | None = Field(description="share of the prior risk that is observed")
@@ -93,6 +102,7 @@ class GpuDetail(Answer):
     slot: str
     cluster: str
     places: dict[str, str] = Field(description="rack, cooling loop and so on, where known")
+    workload: WorkloadModel | None = Field(description="the pod that holds it; null: none, or nobody tells")
     band: BandName
     risk: ByHorizon
     coverage: float | None
@@ -143,4 +153,60 @@ class FleetAnswer(Answer):
     expected_failures: dict[str, dict[str, float]] = Field(description="service events expected, by class and horizon")
     incidents: list[IncidentModel]
     status: StatusModel
+    as_of: str
+
+
+class MetricModel(Answer):
+    """An exporter metric that is read as a signal."""
+
+    metric: str
+    generation: str = Field(description="of the exporter")
+    unit: str
+    why: str = Field(description="why that unit: its name, or what its values prove")
+    conflict: bool = Field(description="the values contradict the name")
+    gpus: int
+
+
+class SignalModel(Answer):
+    """One signal of the fleet."""
+
+    signal: str = Field(description="canonical name; it ends in its base unit")
+    layer: str = Field(description="gpu, or the places of which it speaks: node, cooling_loop")
+    reporting: int = Field(description="GPUs or places with a sample in the newest columns")
+    since: str | None = Field(description="first sample that the service has seen")
+    missing: float | None = Field(description="share of the expected samples that is not there, of those that report")
+    metrics: list[MetricModel]
+    rejected: dict[str, int] = Field(description="samples that were no measurement since the start, by reason")
+
+
+class LackModel(Answer):
+    """What some GPUs lack."""
+
+    any_of: list[str] = Field(description="any one of these signals would do")
+    gpus: int
+
+
+class ForecasterModel(Answer):
+    """How many GPUs a forecaster serves, and what it lacks on the others."""
+
+    name: str
+    failure_class: str = Field(alias="class")
+    readiness: Literal["ready", "degraded", "starved"] = Field(description="of the GPU that is served worst")
+    ready: int
+    degraded: int = Field(description="GPUs that lack something it could use")
+    starved: int = Field(description="GPUs that it cannot speak for")
+    starved_by: list[LackModel]
+    degraded_by: list[LackModel]
+    beyond_board: int = Field(description="of the starved: nothing can be enabled on such a board")
+
+
+class SignalsAnswer(Answer):
+    """The telemetry of the newest cycle."""
+
+    gpus: int
+    signals: list[SignalModel]
+    forecasters: list[ForecasterModel]
+    incomplete: bool = Field(description="the source says that something is missing in its newest answer")
+    warnings: list[str]
+    start: str
     as_of: str

@@ -18,9 +18,11 @@ from healthsvc.publish.models import (
     FleetAnswer,
     GpuDetail,
     GpuPage,
+    SignalsAnswer,
     SortName,
 )
 from healthsvc.publish.problems import ProblemError, install_problems, problem_responses
+from healthsvc.publish.signal_views import signals_answer
 from healthsvc.publish.times import timestamp
 from healthsvc.publish.views import SnapshotView, alert_model, held_model
 
@@ -138,6 +140,18 @@ def build_app(board: Board, page: MetricsPage, cycle_s: float, clock: Callable[[
     @app.get("/api/v1/fleet", tags=["fleet"], summary="The fleet in numbers", responses=problem_responses(503))
     def fleet() -> FleetAnswer:
         return view().fleet(board.status)
+
+    @app.get(
+        "/api/v1/signals",
+        tags=["fleet"],
+        summary="Which signals are there, and what each forecaster lacks",
+        responses=problem_responses(503),
+    )
+    def signals() -> SignalsAnswer:
+        survey = board.survey
+        if survey is None:
+            raise ProblemError(503, "not ready: " + "; ".join(why_unready(board, cycle_s, clock())))
+        return signals_answer(survey)
 
     @app.get("/api/v1/alerts", tags=["alerts"], summary="Alerts that fire, and those held back with the reason")
     def alerts() -> AlertsAnswer:

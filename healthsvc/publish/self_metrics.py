@@ -31,6 +31,19 @@ class SelfMetrics:
         self._source_warnings = Counter(
             "healthsvc_source_warnings_total", "Warnings in the answers of the source.", registry=registry
         )
+        self._samples_rejected = Counter(
+            "healthsvc_samples_rejected_total", "Samples that are no measurement.", ["reason"], registry=registry
+        )
+        self._incomplete_reads = Counter(
+            "healthsvc_incomplete_reads_total",
+            "Reads of which the source said that something is missing.",
+            registry=registry,
+        )
+        self._left_out = Gauge(
+            "healthsvc_training_left_out_ratio",
+            "Share of the days with samples that the last training left out as incomplete.",
+            registry=registry,
+        )
         self._signal_missing = Gauge(
             "healthsvc_signal_missing_ratio", "Share of GPUs without the signal.", ["signal"], registry=registry
         )
@@ -55,6 +68,18 @@ class SelfMetrics:
         """A read gave `count` samples and `warnings` warnings."""
         self._samples_read.inc(count)
         self._source_warnings.inc(warnings)
+
+    def samples_rejected(self, reason: str, count: int) -> None:
+        """`count` samples were no measurement, for this reason (a word of telemetry.source.REASONS)."""
+        self._samples_rejected.labels(reason).inc(count)
+
+    def read_was_incomplete(self) -> None:
+        """The source said of a read that something is missing."""
+        self._incomplete_reads.inc()
+
+    def training_left_out(self, ratio: float) -> None:
+        """The last training left out this share of the days."""
+        self._left_out.set(ratio)
 
     def signal_missing(self, signal: str, ratio: float) -> None:
         """This share of the GPUs lacks `signal`."""

@@ -21,6 +21,7 @@ from healthsvc.publish.models import (
     HeldModel,
     IncidentModel,
     StatusModel,
+    WorkloadModel,
 )
 from healthsvc.publish.times import horizon_label, timestamp
 
@@ -111,6 +112,10 @@ class SnapshotView:
     def _place(self, layer: str, row: int) -> str:
         return self.places[layer][row] if layer in self.places else ""
 
+    def _workload(self, device: str) -> WorkloadModel | None:
+        pod = self.snapshot.history.workloads.get(device)
+        return None if pod is None else WorkloadModel(namespace=pod.namespace, pod=pod.pod, container=pod.container)
+
     def _risk(self, row: int) -> dict[str, float | None]:
         return self._by_horizon(self.report.risk[row])
 
@@ -126,6 +131,7 @@ class SnapshotView:
             "hostname": gpu.hostname,
             "model": gpu.product,
             "rack": self._place("rack", row),
+            "workload": self._workload(gpu.device_id),
             "band": Band(int(report.band[row])).label,
             "risk": self._risk(row),
             "coverage": number(report.coverage[row]),
@@ -148,6 +154,7 @@ class SnapshotView:
             "slot": gpu.slot,
             "cluster": gpu.cluster,
             "places": {layer: names[row] for layer, names in self.places.items() if names[row]},
+            "workload": self._workload(gpu.device_id),
             "band": Band(int(report.band[row])).label,
             "risk": self._risk(row),
             "coverage": number(report.coverage[row]),

@@ -134,6 +134,11 @@ class Ledger:
             if not s.complete or (now_s - (s.day + 1) * DAY_S <= within_s and s.completeness_ratio < below)
         ]
 
+    def partial_days(self, first_day: int, last_day: int) -> frozenset[int]:
+        """Days of [first_day, last_day] on disk that were never complete: not to be learned from."""
+        schemas = {day: self._daily.schema(day) for day in self.days() if first_day <= day <= last_day}
+        return frozenset(d for d, schema in schemas.items() if schema and not DayFacts.decode(schema).complete)
+
     def stale_days(self) -> list[int]:
         """Days with a column computed by another definition than today's."""
         schemas = {day: self._daily.schema(day) for day in self.days()}

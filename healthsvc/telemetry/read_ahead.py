@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from healthsvc.fleet import DAY_S, GpuId, Placement, align_rows, first_rows, join_places
-from healthsvc.telemetry.grid import step_of, uniform_times
+from healthsvc.telemetry.framing.grid import step_of, uniform_times
 from healthsvc.telemetry.source import RawGrid, Source
 
 KEPT_CHUNKS = 2
@@ -84,14 +84,26 @@ def _columns(raw: RawGrid, column: NDArray[np.intp]) -> RawGrid:
         seen |= present.any(axis=1)
         samples += int(present.sum())
     rows = np.flatnonzero(seen)
+    until_s = float(raw.times_s[column[-1]]) if len(column) else -np.inf
+    told = tuple(sighting for sighting in raw.sightings if sighting.at_s <= until_s)
+    then = {sighting.gpu.device_id: sighting for sighting in told}  # who they were, not who they will be
+    later = {sighting.gpu.device_id for sighting in raw.sightings}
+    cut = {device: instances for device, instances in raw.partitions.items() if device not in later}
+    cut |= {device: sighting.instances for device, sighting in then.items() if sighting.instances}
+    began_s = float(raw.times_s[column[0]]) if len(column) else np.inf
+    gpus = tuple(raw.gpus[int(i)] for i in rows)
     places = {signal: replace(series, values=series.values[:, column]) for signal, series in raw.environment.items()}
     return RawGrid(
-        tuple(raw.gpus[int(i)] for i in rows),
+        tuple(then[gpu.device_id].gpu if gpu.device_id in then else gpu for gpu in gpus),
         raw.times_s[column],
         {signal: grid[rows] for signal, grid in values.items()},
         places,
         samples,
         raw.warnings,
+        readings=raw.readings,
+        incomplete=raw.incomplete,
+        partitions=cut,
+        sightings=tuple(sighting for sighting in told if sighting.at_s >= began_s),
     )
 
 
@@ -121,4 +133,8 @@ def _joined(parts: Sequence[RawGrid]) -> RawGrid:
         join_places([(part.environment, len(part.times_s)) for part in parts]),
         sum(part.samples for part in parts),
         tuple(sorted({warning for part in parts for warning in part.warnings})),
+        readings=tuple(dict.fromkeys(reading for part in parts for reading in part.readings)),
+        incomplete=any(part.incomplete for part in parts),
+        partitions={device: cut for part in parts for device, cut in part.partitions.items()},
+        sightings=tuple(sighting for part in parts for sighting in part.sightings),
     )

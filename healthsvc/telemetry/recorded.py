@@ -31,7 +31,7 @@ from healthsvc.fleet import (
     day_name,
     join_places,
 )
-from healthsvc.telemetry.grid import step_of
+from healthsvc.telemetry.framing.grid import step_of
 from healthsvc.telemetry.source import RawGrid, SourceError
 
 FORMAT_VERSION = 1
@@ -72,6 +72,7 @@ class RecordedSource:
             raise self._broken(directory / "gpus.csv", "no GPU in it, or one without device_id")
         self._rows = {gpu.device_id: row for row, gpu in enumerate(self.gpus)}
         self._days: dict[int, _Day] = {}
+        self._placement: Placement | None = None
 
     def discover(self, start_s: float, end_s: float) -> tuple[GpuId, ...]:
         """Every GPU with a sample in [start, end]. Raises SourceError."""
@@ -85,7 +86,12 @@ class RecordedSource:
         return tuple(gpu for gpu, present in zip(self.gpus, seen, strict=True) if present)
 
     def placement(self) -> Placement | None:
-        """topology.csv, if there is one; further columns are kept. Raises SourceError."""
+        """topology.csv, if there is one; further columns are kept. Read once. Raises SourceError."""
+        if self._placement is None:
+            self._placement = self._read_placement()
+        return self._placement
+
+    def _read_placement(self) -> Placement | None:
         if not (self.directory / "topology.csv").exists():
             return None
         places = {}

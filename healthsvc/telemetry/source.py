@@ -8,7 +8,24 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from healthsvc.fleet import GpuId, Placement, PlaceSeries, Signal
+from healthsvc.fleet import GpuId, Placement, PlaceSeries, Sighting, Signal, Workload
+
+# Why a sample is no measurement; published as the label `reason`, so the words are closed.
+REASONS = (
+    "blank",  # DCGM's "not supported, not permitted, not found"
+    "not_a_number",  # NaN, infinite, a stale marker
+    "out_of_range",  # no hardware can read so
+    "impossible_jump",  # no hardware can change so
+    "frozen",  # the exporter repeats what it once read
+    "no_sensor",  # 0 from a board that has no such sensor
+    "no_device",  # a series that names no GPU
+    "out_of_order",  # earlier than a sample before it
+    "duplicate_time",  # a second sample of one moment
+    "future",  # a clock ahead
+    "malformed",  # a line or a label that cannot be read
+    "oversized_labels",
+    "duplicate_device",  # two GPUs that claim one name at one time
+)
 
 
 class SourceError(Exception):
@@ -36,23 +53,17 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Workload:
-    """The pod that holds a GPU."""
-
-    namespace: str
-    pod: str
-    container: str = ""
-
-
-@dataclass(frozen=True)
 class RawGrid:
     """Samples of some GPUs on a uniform grid, in canonical names and base units, all series of a device merged.
 
-    times_s float64[time] is uniform; column t holds the last sample in (t - step, t]. values[signal] float64[gpu,
-    time], counters still cumulative, NaN = no sample. environment values lie on the same grid. rejected: how many
+    times_s float64[time] is uniform; column t holds the last sample in (t - step, t], and gauges of a
+    GPU with a longer interval the one before as long as it is believed. values[signal] float64[gpu, time], counters
+    still cumulative, NaN = no sample. environment values lie on the same grid. rejected: how many
     samples were no measurement, by signal and reason; readings: how each metric was read. incomplete: the source
     itself says that something is missing (`warnings` has its words). By device_id: workloads, the newest pod of each
-    GPU that has one; partitions, the MIG instances of each GPU that is cut into any.
+    GPU that has one; partitions, the MIG instances of each GPU that is cut into any. sightings, in order of time: what
+    is told of GPUs whose labels or MIG instances may have changed within the grid, each state from the column on in
+    which it was first seen. A GPU that has none was as `gpus` and `partitions` say from its first sample on.
     """
 
     gpus: tuple[GpuId, ...]
@@ -66,6 +77,7 @@ class RawGrid:
     incomplete: bool = False
     workloads: Mapping[str, Workload] = field(default_factory=lambda: MappingProxyType({}))
     partitions: Mapping[str, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
+    sightings: tuple[Sighting, ...] = ()
 
 
 class Source(Protocol):

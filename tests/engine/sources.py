@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from healthsvc.fleet import FleetHistory, FleetWindow, GpuId, Placement, PlaceSeries, Signal
+from healthsvc.fleet import FleetHistory, FleetWindow, GpuId, Placement, PlaceSeries, Sighting, Signal
 from healthsvc.telemetry.source import RawGrid, SourceError
 
 
@@ -82,6 +82,50 @@ def steady_source(
         Signal.SOFTWARE_THERMAL_THROTTLE: np.zeros(there.shape),
     }
     return ArraySource(tuple(gpus), times, {s: np.where(there, v, np.nan) for s, v in raw.items()})
+
+
+@dataclass
+class NomadSource:
+    """An ArraySource whose GPUs change their labels: courses, what each is from when on, in order of time."""
+
+    whole: ArraySource
+    courses: Mapping[str, Sequence[Sighting]]
+    name: str = "nomads"
+
+    def placement(self) -> Placement | None:
+        return None
+
+    def span(self) -> tuple[float, float] | None:
+        return self.whole.span()
+
+    def _state(self, gpu: GpuId, at_s: float) -> Sighting:
+        told = [s for s in self.courses.get(gpu.device_id, ()) if s.at_s <= at_s]
+        return told[-1] if told else Sighting(-np.inf, gpu, frozenset())
+
+    def discover(self, start_s: float, end_s: float) -> tuple[GpuId, ...]:
+        return tuple(self._state(gpu, end_s).gpu for gpu in self.whole.discover(start_s, end_s))
+
+    def read(
+        self, times_s: NDArray[np.float64], gpus: Sequence[GpuId] | None = None, step_s: float | None = None
+    ) -> RawGrid:
+        raw = self.whole.read(times_s, gpus, step_s)
+        ends = [self._state(gpu, float(times_s[-1])) if len(times_s) else Sighting(0.0, gpu) for gpu in raw.gpus]
+        told: list[Sighting] = []
+        for row, gpu in enumerate(raw.gpus):
+            there = np.any([~np.isnan(v[row]) for v in raw.values.values()], axis=0)
+            states = [(float(t), self._state(gpu, float(t))) for t in times_s[there]]
+            turns = [
+                Sighting(at_s, state.gpu, state.instances)
+                for k, (at_s, state) in enumerate(states)
+                if k == 0 or state != states[k - 1][1]
+            ]
+            told += turns if len(turns) > 1 else []
+        return replace(
+            raw,
+            gpus=tuple(end.gpu for end in ends),
+            partitions={end.gpu.device_id: end.instances for end in ends if end.instances},
+            sightings=tuple(sorted(told, key=lambda sighting: sighting.at_s)),
+        )
 
 
 def by_device(history: FleetHistory, device_id: str) -> FleetHistory:

@@ -325,7 +325,8 @@ def test_a_swapped_gpu_leaves_and_the_newcomer_inherits_nothing(ledger: Ledger) 
     assert [g.device_id for g in memory.gpus] == ["a", "new"]
     history = memory.history()
     assert history.daily.exposure_h[:, -1].tolist() == pytest.approx([6.0, 1.0], abs=0.1)
-    assert not len(by_device(history, "new").events)
+    events = by_device(history, "new").events
+    assert (events.kind.tolist(), events.start_s.tolist()) == ([EventKind.SWAP], [at_s + STEP_S])
 
 
 def test_a_gpu_lost_beside_a_live_node_stays_in_sight(ledger: Ledger) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from healthsvc.features.windows import Summaries, inlet_by_gpu, preferred, summarise, thermal_throttle_seconds
 from healthsvc.fleet import FleetWindow, Placement, PlaceSeries, Signal, build_topology
-from healthsvc.telemetry.grid import increments
+from healthsvc.telemetry.framing.grid import increments
 from tests.histories import NOW_S, flat_window, make_gpus, make_window
 
 NAN = np.nan

@@ -81,6 +81,14 @@ def test_one_gpu_shows_identity_probabilities_evidence_and_alerts() -> None:
     assert get(APP, f"{GPUS}/GPU-0003").json()["lost_since"] == "2026-09-21T14:03:20.000Z"
 
 
+def test_the_pod_that_holds_a_gpu_is_shown_with_it() -> None:
+    pod = {"namespace": "team-a", "pod": 'llm "8b"', "container": "main"}
+    assert get(APP, f"{GPUS}/GPU-0002").json()["workload"] == pod
+    shown = {item["uuid"]: item["workload"] for item in get(APP, GPUS).json()["items"]}
+    assert shown["GPU-0002"] == pod
+    assert shown["GPU-0003"] is None
+
+
 def test_the_fleet_is_counted_by_band() -> None:
     fleet = get(APP, "/api/v1/fleet").json()
     assert fleet["bands"] == {"unknown": 1, "healthy": 1, "watch": 1, "degraded": 1, "critical": 1}

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from healthsvc.fleet import GpuId, Signal
-from healthsvc.telemetry.grid import CounterCarry, frame, increments, uniform_times
+from healthsvc.telemetry.framing.grid import CounterCarry, frame, increments, uniform_times
 from healthsvc.telemetry.source import RawGrid
 
 RAW = arrays(

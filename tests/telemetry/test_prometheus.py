@@ -8,7 +8,7 @@ import pytest
 
 from healthsvc.config import PrometheusSettings
 from healthsvc.fleet import Signal
-from healthsvc.telemetry.grid import frame, uniform_times
+from healthsvc.telemetry.framing.grid import frame, uniform_times
 from healthsvc.telemetry.prometheus import PrometheusSource
 from healthsvc.telemetry.source import RawGrid
 from tests import servers

@@ -1,8 +1,7 @@
 """A server that is down, busy, behind a login or broken gets a clear word, and no more requests than it can bear."""
 
-import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,47 +11,23 @@ from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
 from healthsvc.config import HttpClientSettings, PrometheusSettings
-from healthsvc.telemetry.http_session import Exchanger, build_session
 from healthsvc.telemetry.prometheus import PrometheusSource
+from healthsvc.telemetry.server.http_session import Exchanger, build_session
 from healthsvc.telemetry.source import SourceError
 from tests.servers import free_port
-
-NAMES = "/api/v1/label/__name__/values"
-QUERY = "/api/v1/query"
-TIMES_S = np.arange(1.0, 11) * 60.0
-GPU = {"UUID": "GPU-1", "gpu": "0", "Hostname": "n1"}
-
-
-def answer(kind: str, result: Sequence[object], **more: object) -> dict[str, object]:
-    return {"status": "success", "data": {"resultType": kind, "result": result}, **more}
-
-
-def reading(labels: dict[str, str], value: str) -> dict[str, object]:
-    """One series of an instant query's answer."""
-    return {"metric": labels, "value": [600, value]}
-
-
-def samples(request: Request) -> dict[str, object]:
-    """One GPU at 50 C, in whatever form the query wants."""
-    if "group by" in request.form["query"]:
-        return answer("vector", [{"metric": GPU, "value": [600, "1"]}])
-    return answer("matrix", [{"metric": GPU, "values": [[60 * k, "50"] for k in range(1, 11)]}])
-
-
-def source(server: HTTPServer, **settings: object) -> PrometheusSource:
-    values = {"url": server.url_for("/"), "attempts": 2, "timeout_s": 5, **settings}
-    return PrometheusSource(PrometheusSettings.model_validate(values))
-
-
-@pytest.fixture
-def server(httpserver: HTTPServer) -> HTTPServer:
-    """Knows one metric; what a query gets is up to the test."""
-    httpserver.expect_request(NAMES).respond_with_json({"status": "success", "data": ["DCGM_FI_DEV_GPU_TEMP"]})
-    return httpserver
-
-
-def queries(server: HTTPServer) -> int:
-    return sum(request.path == QUERY for request, _ in server.log)
+from tests.telemetry.answers import (
+    GPU,
+    NAMES,
+    QUERY,
+    TIMES_S,
+    answer,
+    is_read,
+    json_response,
+    queries,
+    reading,
+    samples,
+    source,
+)
 
 
 def test_a_server_that_is_down_is_named() -> None:
@@ -116,67 +91,6 @@ def test_a_server_that_asks_for_an_hour_is_left_alone(server: HTTPServer) -> Non
     assert queries(server) == 1
 
 
-def json_response(body: dict[str, object]) -> Response:
-    return Response(json.dumps(body), content_type="application/json")
-
-
-@pytest.mark.parametrize("path", [NAMES, QUERY])
-def test_a_login_page_is_recognised(httpserver: HTTPServer, path: str) -> None:
-    httpserver.expect_request(path).respond_with_data("<!doctype html><title>Sign in</title>", content_type="text/html")
-    httpserver.expect_request(NAMES).respond_with_json({"status": "success", "data": ["DCGM_FI_DEV_GPU_TEMP"]})
-    with pytest.raises(SourceError, match=r"HTML page.*prometheus\.url"):
-        source(httpserver).discover(0, 600)
-
-
-def test_a_redirect_is_not_followed_with_a_query(server: HTTPServer) -> None:
-    server.expect_request(QUERY).respond_with_data("", status=302, headers={"Location": "https://login.example/"})
-    with pytest.raises(SourceError, match=r"redirected to https://login\.example/"):
-        source(server).discover(0, 600)
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        '{"status":"success","data":{"resultType":"vector","result":[{"metr',
-        "",
-        "[]",
-        '{"status":"success"}',
-        '{"status":"success","data":{"resultType":"matrix","result":[]}}',
-    ],
-)
-def test_a_malformed_answer_is_an_error(server: HTTPServer, body: str) -> None:
-    server.expect_request(QUERY).respond_with_data(body, content_type="application/json")
-    with pytest.raises(SourceError, match="malformed answer"):
-        source(server).discover(0, 600)
-
-
-def test_samples_that_are_no_numbers_are_an_error(server: HTTPServer) -> None:
-    def nonsense(request: Request) -> Response:
-        return json_response(
-            answer("matrix", [{"metric": GPU, "values": [[60, "much"]]}]) if is_read(request) else samples(request)
-        )
-
-    server.expect_request(QUERY).respond_with_handler(nonsense)
-    with pytest.raises(SourceError, match="no numbers"):
-        source(server).read(TIMES_S)
-
-
-def is_read(request: Request) -> bool:
-    return "group by" not in request.form["query"]
-
-
-def test_infinities_and_nan_are_no_samples(server: HTTPServer) -> None:
-    def odd(request: Request) -> Response:
-        values = [[60, "+Inf"], [120, "-Inf"], [180, "NaN"], [240, "4.5e1"]]
-        return json_response(
-            answer("matrix", [{"metric": GPU, "values": values}]) if is_read(request) else samples(request)
-        )
-
-    server.expect_request(QUERY).respond_with_handler(odd)
-    (grid,) = source(server).read(TIMES_S).values.values()
-    np.testing.assert_array_equal(grid[0, :4], [np.nan, np.nan, np.nan, 45])
-
-
 def test_a_slow_server_is_not_waited_for(server: HTTPServer) -> None:
     def slow(request: Request) -> Response:
         time.sleep(1.5)
@@ -210,7 +124,8 @@ def test_warnings_and_partial_answers_are_kept(server: HTTPServer) -> None:
 
     server.expect_request(QUERY).respond_with_handler(partial)
     grid = source(server).read(TIMES_S)
-    assert grid.warnings == ("a hint", "store gone", "the server says that its answer is partial")
+    assert grid.warnings == ("store gone", "the server says that its answer is partial")
+    assert grid.incomplete
     assert grid.samples == 10
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from healthsvc.telemetry.sharding import MOST_PREFIXES, column_chunks, prefix_matcher, shards
+from healthsvc.telemetry.server.sharding import MOST_PREFIXES, column_chunks, prefix_matcher, shards
 
 NAMES = st.lists(st.text("0123456789abcdef-", min_size=1, max_size=6).map("GPU-".__add__), min_size=1, unique=True)
 

@@ -12,7 +12,7 @@ import pytest
 
 from healthsvc.fleet import COUNTERS, GpuId, Signal
 from healthsvc.simulator import FleetSimulator, parse_scenario, write_recording
-from healthsvc.telemetry.grid import frame, uniform_times
+from healthsvc.telemetry.framing.grid import frame, uniform_times
 from healthsvc.telemetry.recorded import RecordedSource
 from healthsvc.telemetry.source import Source, SourceError
 

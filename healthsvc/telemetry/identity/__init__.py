@@ -1,0 +1,1 @@
+"""What labels say: which GPU a series is of, where it stands, who holds it."""

@@ -1,0 +1,1 @@
+"""Asking a server: one with Prometheus' API, of any flavour."""
