@@ -321,7 +321,7 @@ def test_a_share_says_of_how_many_and_is_nothing_of_none() -> None:
             ("serve", "--prometheus-url", "http://localhost:1", "--replay-speed", "5"),
             "--replay-speed 5: nothing is replayed; give --replay-from, or drop it",
         ),
-        (("backtest", "--recorded", "recording", "--incidents", "no.csv"), "no.csv"),
+        (("backtest", "--recorded", "recording", "--incidents", "no.csv"), "no.csv: No such file or directory; give"),
         (
             ("backtest", "--recorded", "recording"),
             "2026-01-05T00:00:00Z to 2026-01-14T23:55:00Z: a history of 10 d is too short",

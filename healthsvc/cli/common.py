@@ -49,7 +49,10 @@ def plain_errors() -> Iterator[None]:
     try:
         yield
     except (SettingsError, StoreError, SourceError, ScenarioError, LabelError, OSError) as failure:
-        typer.secho(str(failure), err=True, fg=typer.colors.RED)
+        told = str(failure)
+        if isinstance(failure, OSError) and failure.filename:
+            told = f"{failure.filename}: {failure.strerror}; give a path that exists and that we may use"
+        typer.secho(told, err=True, fg=typer.colors.RED)
         raise typer.Exit(CANNOT_RUN) from None
 
 
