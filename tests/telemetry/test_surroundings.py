@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from healthsvc.config import EnvironmentSettings, PrometheusSettings
+from healthsvc.config import CoolingName, EnvironmentSettings, PrometheusSettings
 from healthsvc.fleet import Placement, Signal, Workload
 from healthsvc.telemetry.catalogue.environment import ROWS, mapped_row
 from healthsvc.telemetry.catalogue.rows import predicate
@@ -74,7 +74,9 @@ def site() -> list[Series]:
     ]
 
 
-@pytest.fixture(scope="module", params=["prometheus", "victoria_metrics"])
+@pytest.fixture(
+    scope="module", params=[pytest.param(n, marks=pytest.mark.servers) for n in ("prometheus", "victoria_metrics")]
+)
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     needed = ("prometheus", "promtool") if request.param == "prometheus" else ("victoria-metrics",)
     if reason := servers.missing(*needed):
@@ -97,9 +99,6 @@ def readings(raw: RawGrid, number: int) -> list[float]:
     row = [gpu.device_id for gpu in raw.gpus].index(f"GPU-{uuid(number)}")
     found: list[float] = raw.values[Signal.GPU_TEMPERATURE][row].tolist()
     return found
-
-
-pytestmark = pytest.mark.servers
 
 
 def test_a_device_in_two_spellings_is_one_and_an_empty_one_is_none(grid: RawGrid) -> None:
@@ -185,7 +184,9 @@ def test_a_single_column_is_evaluated_too(server: Server) -> None:
         ("inlet_temperature_celsius", (), "node"),
     ],
 )
-def test_a_mapped_signal_belongs_to_the_places_that_its_labels_name(name, labels, layer) -> None:  # type: ignore[no-untyped-def]
+def test_a_mapped_signal_belongs_to_the_places_that_its_labels_name(
+    name: CoolingName, labels: tuple[str, ...], layer: str
+) -> None:
     assert mapped_row(name, SETTINGS, labels).layer == layer
 
 
