@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from healthsvc.fleet import CLASSES, DAY_S, HOUR_S, Band, EventKind, FleetHistory, RiskReport
+from healthsvc.fleet.causes import ThermalCause
 from healthsvc.fleet.xids import XIDS_BY_CLASS
 
 # What they say: NVIDIA XID catalogue (read 2025-10), hardware-relevant codes only.
@@ -135,6 +136,13 @@ def _thermal(case: _Case) -> tuple[list[str], str]:
         to = duration(late) if not np.isnan(late) else "beyond 180 days"
         since = "now" if np.isnan(early) else duration(early)
         reasons.append(f"Time to the limit: {duration(middle)} (80 % interval {since} to {to})")
+    memory_room = case.evidence("thermal", "memory_headroom_at_q95_load_celsius")
+    if memory_room < room:
+        where = f"{memory_room:.0f} C below" if memory_room >= 0 else f"{-memory_room:.0f} C above"
+        reasons.append(f"Its memory comes first, {where} its limit")
+    sign, action = _thermal_cause(case)
+    if sign:
+        reasons.append(sign)
     reasons.append(_chance(case, 0, "Thermal throttling that costs work"))
     if case.report.facts.open_events[case.row, 0]:
         reasons.insert(0, "Throttled by heat for at least 30 % of the last hour")
@@ -142,7 +150,48 @@ def _thermal(case: _Case) -> tuple[list[str], str]:
             reasons,
             "Move load away or cap its power now; inspect the thermal interface and the airflow or cold plate.",
         )
-    return reasons, "Plan an inspection of its thermal interface and cold plate or heat sink; cap its power until then."
+    return reasons, action
+
+
+INSPECT = "Plan an inspection of its thermal interface and cold plate or heat sink; cap its power until then."
+THERMAL_CAUSES: Mapping[int, tuple[str, str]] = {  # the signature in words, and what to do
+    ThermalCause.INTERFACE: (
+        "Its memory does not follow: the thermal interface of its die, not the cold plate",
+        "Plan to renew its thermal interface material; cap its power until then.",
+    ),
+    ThermalCause.COLD_PLATE: (
+        "Its memory resists more too: the cold plate or heat sink that both share",
+        "Plan to clean its cold plate or heat sink and check the flow through it; cap its power until then.",
+    ),
+    ThermalCause.NODE_AIRFLOW: (
+        "All GPUs of its node resist {node} more than two weeks ago",
+        "Check the node's fans and filter, or its branch of the loop; the GPUs need no work.",
+    ),
+    ThermalCause.LOOP_FLOW: (
+        "All nodes of its loop resist {loop} more than two weeks ago",
+        "Check the pump, the flow and the coolant of the loop; nodes and GPUs need no work.",
+    ),
+    ThermalCause.SUPPLY_WARM: (
+        "Its inlet is {inlet} warmer than two weeks ago, its resistance is what it was",
+        "Lower the supply temperature or move load away; the GPU needs no work.",
+    ),
+    ThermalCause.SENSOR: (
+        "It came in one step and did not go on: its sensor or its mounting, not a slow fault",
+        "Reset it and compare it with its neighbours; if the step stays, reseat its cold plate or heat sink.",
+    ),
+}
+
+
+def _thermal_cause(case: _Case) -> tuple[str, str]:
+    """What the signature speaks for, in a sentence (empty: nothing in particular), and what to do."""
+
+    def much(name: str, factor: float, unit: str) -> str:
+        value = factor * case.evidence("thermal", name)
+        return "much" if np.isnan(value) else f"{value:.0f} {unit}"
+
+    sign, action = THERMAL_CAUSES.get(np.nan_to_num(case.evidence("thermal", "cause_code")), ("", INSPECT))
+    node, loop = much("node_excess_ratio", 100, "%"), much("loop_excess_ratio", 100, "%")
+    return sign.format(node=node, loop=loop, inlet=much("inlet_rise_celsius", 1, "C")), action
 
 
 def _memory(case: _Case) -> tuple[list[str], str]:
@@ -206,11 +255,29 @@ def _device_loss(case: _Case) -> tuple[list[str], str]:
 _SPEAKERS: tuple[Callable[[_Case], tuple[list[str], str]], ...] = (_thermal, _memory, _device_loss)
 
 
-def _blind(observed: tuple[bool, ...]) -> tuple[tuple[str, ...], str]:
+LEAST_DAYS = 7  # of steady load, from which a thermal trend is told
+
+
+def _thermal_grounds(report: RiskReport, row: int) -> str:
+    """Why there is no thermal trend of a GPU although it answers; empty where nothing is known of that."""
+    grounds = report.evidence.get("thermal", {})
+    days, windows, reset = (
+        float(grounds[name][row]) if name in grounds else np.nan
+        for name in ("observed_days", "steady_windows", "reset_days")
+    )
+    if reset < LEAST_DAYS:
+        return f"Its thermal trend began anew {counted(reset, 'day')} ago, when its cooling path had changed"
+    if days < LEAST_DAYS:
+        load = "" if np.isnan(windows) else f"; its days have {windows:.0f} steady ten-minute windows, 20 are needed"
+        return f"Its thermal trend has {days:.0f} of {LEAST_DAYS} days with steady load{load}"
+    return ""
+
+
+def _blind(observed: tuple[bool, ...], grounds: str) -> tuple[tuple[str, ...], str]:
     """What to say of a GPU that too little is known about."""
     missing = [name.replace("_", " ") for name, seen in zip(CLASSES, observed, strict=True) if not seen]
     return (
-        (f"Too little telemetry to judge it: nothing observed for {', '.join(missing)}",),
+        (f"Too little telemetry to judge it: nothing observed for {', '.join(missing)}", *filter(None, [grounds])),
         "Check its exporter and enable the missing fields; until then nothing is known, which is not healthy.",
     )
 
@@ -219,10 +286,11 @@ def advise(report: RiskReport, history: FleetHistory, degrading_p: Mapping[str, 
     """The report with reasons and one action for every GPU that is not healthy, the gravest class first."""
     reasons: dict[int, tuple[str, ...]] = {}
     actions: dict[int, str] = {}
-    said: dict[tuple[bool, ...], tuple[tuple[str, ...], str]] = {}
+    said: dict[tuple[tuple[bool, ...], str], tuple[tuple[str, ...], str]] = {}
     for row in np.flatnonzero(report.band == Band.UNKNOWN).tolist():
-        key = tuple(report.observed[row].tolist())
-        reasons[row], actions[row] = said.setdefault(key, _blind(key))
+        observed = tuple(report.observed[row].tolist())
+        key = observed, "" if observed[0] else _thermal_grounds(report, row)
+        reasons[row], actions[row] = said.setdefault(key, _blind(*key))
     xids = newest_xids(history)
     for row in np.flatnonzero(report.band >= Band.WATCH).tolist():
         case = _Case(report, history, row, degrading_p, xids)

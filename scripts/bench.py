@@ -68,6 +68,7 @@ def parts(quick: bool) -> list[Part]:
         Part("small", "bench_cycle.py", ("--gpus", small, *cycle)),
         Part("large", "bench_cycle.py", ("--gpus", large, *cycle)),
         Part("train", "bench_history.py", ("train", "--gpus", small, *cycle)),
+        Part("trend", "bench_trend.py", ("--gpus", small, *cycle)),
         Part("digest", "bench_history.py", ("digest", "--gpus", day_gpus, "--rounds", rounds)),
         Part("serve", "bench_process.py", ("serve", "--gpus", "8", "--days", "2", "--rounds", rounds)),
         Part("frame", "bench_frame.py", ("speed", "--gpus", small, "--rounds", rounds)),
@@ -96,6 +97,12 @@ def rows(found: Mapping[str, Figures]) -> Iterator[Row]:
     for size in (small, large):
         yield Row(f"peak memory, {size['gpus']:,} GPUs", size["peak_mib"], "MiB")
     yield Row("training on the ledger", found["train"]["train_cpu_s"], "s", target=10.0)
+    trend = found["trend"]
+    yield Row(
+        f"thermal trend of {trend['gpus']:,} GPUs, {trend['days']} days: learned", trend["fit_cpu_s"], "s", target=2.0
+    )
+    yield Row("the same: forecast", trend["forecast_cpu_s"], "s", target=1.0)
+    yield Row("as many times a loop of UnobservedComponents (a sample, scaled)", trend["as_many_times"], "x")
     yield Row("reading that ledger from disk", found["train"]["ledger_read_cpu_s"], "s")
     yield Row("digesting one day at 60 s", found["digest"]["digest_cpu_s"], "s")
     yield Row("start to the first /metrics, wall", found["serve"]["first_metrics_s"], "s", target=2.0)

@@ -181,6 +181,7 @@ def make_ledger(fleet: Fleet, days: int, rng: np.random.Generator) -> DailyLedge
         "steady_windows": np.where(np.isnan(log_r), np.float32(0), np.float32(100)),
         "power_q95_watts": 670.0 + noise(8.0),
         "inlet_q95_celsius": INLET_CELSIUS + noise(0.3),
+        "inlet_measured_ratio": flat(1.0),
         "gpu_temperature_q95_celsius": 75.0 + noise(1.0),
         "gpu_max_operating_limit_celsius": flat(87.0),
         "gpu_slowdown_limit_celsius": flat(89.0),

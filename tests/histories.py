@@ -118,6 +118,7 @@ def thermal_history(
         "gpu_log_resistance": log_r.astype(np.float32),
         "power_q95_watts": np.full((gpus, days), power_watts, np.float32),
         "inlet_q95_celsius": np.full((gpus, days), inlet_celsius, np.float32),
+        "inlet_measured_ratio": np.ones((gpus, days), np.float32),
     }
     return make_history(window, make_daily(window.gpus, days, features))
 

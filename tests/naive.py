@@ -8,6 +8,8 @@ import json
 import math
 from collections.abc import Sequence, Set
 
+import numpy as np
+
 DAY_S = 86_400.0
 Maybe = float | None
 
@@ -67,8 +69,12 @@ def group_median(values: Sequence[Sequence[Maybe]], groups: Sequence[int], at_le
 
 
 def peer_ratio(log_r: Sequence[Sequence[Maybe]], node: Sequence[int], peers: int = 3) -> list[list[Maybe]]:
-    """log R less the node's median where the node has enough GPUs, else log R itself."""
-    middle = group_median(log_r, node, peers)
+    """log R less the node's median deviation from themselves where the node has enough GPUs, else log R itself."""
+    normal = [median([y for y in row if y is not None]) for row in log_r]
+    off: list[list[Maybe]] = [
+        [None if y is None or m is None else y - m for y in row] for row, m in zip(log_r, normal, strict=True)
+    ]
+    middle = group_median(off, node, peers)
     found: list[list[Maybe]] = []
     for row, own in enumerate(node):
         if own < 0 or sum(other == own for other in node) < peers:
@@ -115,6 +121,35 @@ def trend(
     return state[0], state[1], p[0][0], p[1][1]
 
 
+def trend_log_likelihood(
+    observations: Sequence[Maybe], noise: float, level_step: float, slope_step: float, slope_prior: float
+) -> float:
+    """Sum over the days of the log density of what was observed, given all days before: a filter anew for each day."""
+    total = 0.0
+    for day in range(len(observations)):
+        y = observations[day]
+        if y is None or all(v is None for v in observations[:day]):
+            continue
+        arguments = (noise, level_step, slope_step, slope_prior, math.inf)
+        level, _, level_var, _ = trend([*observations[:day], None], *arguments)
+        assert level is not None
+        variance = level_var + noise**2
+        total -= (math.log(2 * math.pi * variance) + (y - level) ** 2 / variance) / 2
+    return total
+
+
+def change_z(values: Sequence[Maybe], shape: Sequence[float], deviation: float, persistence: float) -> float:
+    """z of a change of this shape on a constant, by generalised least squares with the whole covariance matrix."""
+    seen = [i for i, y in enumerate(values) if y is not None]
+    covariance = np.array([[deviation**2 * persistence ** abs(i - j) for j in seen] for i in seen])
+    design = np.array([[1.0, shape[i]] for i in seen])
+    y = np.array([values[i] for i in seen], float)
+    weight = np.linalg.inv(covariance)
+    precision = design.T @ weight @ design
+    beta = np.linalg.solve(precision, design.T @ weight @ y)
+    return float(beta[1] / math.sqrt(np.linalg.inv(precision)[1, 1]))
+
+
 def normal_cdf(x: float) -> float:
     return 0.5 * math.erfc(-x / math.sqrt(2.0))
 
@@ -140,6 +175,33 @@ def first_passage(time: float, distance: float, drift: float, drift_sd: float, d
         reflected = math.exp(2 * v * distance / diffusion**2 + log_normal_cdf((-v * time - distance) / root))
         weights += weight
         total += weight * (direct + reflected)
+    return total / weights
+
+
+def passage(
+    time: float,
+    limit: float,
+    level: float,
+    slope: float,
+    covariance: Sequence[Sequence[float]],
+    diffusion: float,
+    noise: float,
+    persistence: float,
+) -> float:
+    """P(a day beyond the limit): `first_passage` from a dense grid of levels, the limit nearer as days scatter."""
+    reach = 0.85 - 0.6 * persistence
+    pace = max(slope / noise, 8 * (diffusion / noise) ** 2, max(reach, 0.6) / time)
+    near = limit - 0.54 * math.log(reach / min(pace, reach)) * noise
+    level_var = covariance[0][0] + (0.7 * noise) ** 2
+    pull = covariance[0][1] / level_var
+    slope_sd = math.sqrt(max(covariance[1][1] - pull * covariance[0][1], 0.0))
+    total = weights = 0.0
+    for step in range(-20, 21):
+        z = step / 4
+        weight = math.exp(-z * z / 2)
+        off = z * math.sqrt(level_var)
+        weights += weight
+        total += weight * first_passage(time, near - level - off, slope + pull * off, slope_sd, diffusion)
     return total / weights
 
 

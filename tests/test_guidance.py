@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from healthsvc.fleet import CLASSES, Band, EventKind, FleetHistory, RiskReport
+from healthsvc.fleet.causes import ThermalCause
 from healthsvc.fleet.xids import DEVICE_LOSS_XIDS, MEMORY_XIDS
 from healthsvc.guidance import WATCH_IT, XIDS, advise, counted, duration, percent
 from tests.histories import make_events
@@ -20,7 +21,19 @@ THERMAL, MEMORY, DEVICE = range(3)
 DEGRADING = dict.fromkeys(CLASSES, 1e-6)
 RMA = re.compile(r"\bRMA\b|replace", re.IGNORECASE)
 EVIDENCE = {
-    "thermal": ("slope_ratio_per_day", "excess_ratio", "headroom_at_q95_load_celsius"),
+    "thermal": (
+        "slope_ratio_per_day",
+        "excess_ratio",
+        "headroom_at_q95_load_celsius",
+        "memory_headroom_at_q95_load_celsius",
+        "node_excess_ratio",
+        "loop_excess_ratio",
+        "inlet_rise_celsius",
+        "cause_code",
+        "observed_days",
+        "steady_windows",
+        "reset_days",
+    ),
     "memory": (
         "uncorrectable_remaps_30d_rows",
         "uncorrectable_episodes_90d_episodes",
@@ -135,6 +148,51 @@ def test_a_gpu_that_throttles_now_is_told_that_first() -> None:
         "At the load it meets it runs 2 C above the limit",
     )
     assert action.startswith("Move load away or cap its power now")
+
+
+@pytest.mark.parametrize(
+    ("cause", "sign", "action"),
+    [
+        (ThermalCause.NONE, None, "Plan an inspection of its thermal interface and cold plate or heat sink"),
+        (ThermalCause.THERMAL_PATH, None, "Plan an inspection of its thermal interface and cold plate or heat sink"),
+        (ThermalCause.INTERFACE, "Its memory does not follow", "Plan to renew its thermal interface material"),
+        (ThermalCause.COLD_PLATE, "Its memory resists more too", "Plan to clean its cold plate or heat sink"),
+        (ThermalCause.NODE_AIRFLOW, "All GPUs of its node resist 12 % more", "Check the node's fans and filter"),
+        (ThermalCause.LOOP_FLOW, "All nodes of its loop resist 30 % more", "Check the pump, the flow"),
+        (ThermalCause.SUPPLY_WARM, "Its inlet is 6 C warmer", "Lower the supply temperature"),
+        (ThermalCause.SENSOR, "It came in one step", "Reset it and compare it with its neighbours"),
+    ],
+)
+def test_each_cause_of_heat_has_its_sign_and_its_action(cause: ThermalCause, sign: str | None, action: str) -> None:
+    evidence = {
+        "cause_code": float(cause),
+        "node_excess_ratio": 0.12,
+        "loop_excess_ratio": 0.3,
+        "inlet_rise_celsius": 6.0,
+    }
+    reasons, advice = said(with_evidence(at_watch("thermal"), thermal=evidence))
+    assert advice.startswith(action)
+    assert (len(reasons) == 1) if sign is None else reasons[0].startswith(sign)
+
+
+def test_memory_that_meets_its_limit_first_is_told() -> None:
+    evidence = {"headroom_at_q95_load_celsius": 12.0, "memory_headroom_at_q95_load_celsius": 3.0}
+    reasons, _ = said(with_evidence(at_watch("thermal"), thermal=evidence))
+    assert "Its memory comes first, 3 C below its limit" in reasons
+
+
+@pytest.mark.parametrize(
+    ("grounds", "told"),
+    [
+        ({"observed_days": 3.0, "steady_windows": 12.0, "reset_days": NAN}, "3 of 7 days with steady load; its days"),
+        ({"observed_days": 0.0, "steady_windows": NAN, "reset_days": NAN}, "0 of 7 days with steady load"),
+        ({"observed_days": 2.0, "steady_windows": 90.0, "reset_days": 3.0}, "began anew 3 days ago"),
+        ({"observed_days": 30.0, "steady_windows": 90.0, "reset_days": NAN}, None),
+    ],
+)
+def test_why_there_is_no_thermal_trend_is_said(grounds: dict[str, float], told: str | None) -> None:
+    reasons, _ = said(with_evidence(unknown(calm_report(1), [0]), thermal=grounds))
+    assert (len(reasons) == 1) if told is None else told in reasons[1]
 
 
 def test_an_open_memory_event_is_told_with_its_xid_and_its_remaps() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from healthsvc.features.medians import group_median, nan_last, nan_max, nan_median, nan_quantile, nan_sum
+from healthsvc.features.medians import group_median, nan_last, nan_max, nan_mean, nan_median, nan_quantile, nan_sum
 from healthsvc.features.windows import WINDOW_S, Summaries
 from healthsvc.fleet import DAY_S, DailyLedger, Floats, Signal, Topology
 
@@ -45,13 +45,18 @@ class DailyFeature:
 
 
 DAILY_FEATURES: dict[str, DailyFeature] = {
-    "gpu_log_resistance": DailyFeature((_TEMPERATURE, _POWER)),  # log(K/W), median of steady windows
-    "memory_log_resistance": DailyFeature((_MEMORY_TEMPERATURE, _POWER)),
+    "gpu_log_resistance": DailyFeature((_TEMPERATURE, _POWER), version=2),  # log(K/W), median of steady windows
+    "memory_log_resistance": DailyFeature((_MEMORY_TEMPERATURE, _POWER), version=2),
     "steady_windows": DailyFeature((_TEMPERATURE, _POWER)),
     "power_q95_watts": DailyFeature((_POWER,)),
-    "inlet_q95_celsius": DailyFeature((_TEMPERATURE, _POWER)),  # measured, else the pseudo-inlet's assumed level
+    "inlet_q95_celsius": DailyFeature(
+        (_TEMPERATURE, _POWER), version=2
+    ),  # measured, else the pseudo-inlet's assumed level
+    "inlet_measured_ratio": DailyFeature((_TEMPERATURE, _POWER)),  # share of the day's windows with an inlet sensor
     "gpu_temperature_q95_celsius": DailyFeature((_TEMPERATURE,)),
-    "gpu_max_operating_limit_celsius": DailyFeature((frozenset({Signal.GPU_MAX_OPERATING_LIMIT}),)),
+    "gpu_max_operating_limit_celsius": DailyFeature(
+        (frozenset({Signal.GPU_MAX_OPERATING_LIMIT, Signal.GPU_TEMPERATURE_MARGIN}),), version=2
+    ),
     "gpu_slowdown_limit_celsius": DailyFeature((frozenset({Signal.GPU_SLOWDOWN_LIMIT}),)),
     "memory_max_operating_limit_celsius": DailyFeature((frozenset({Signal.MEMORY_MAX_OPERATING_LIMIT}),)),
     "thermal_throttle_s": DailyFeature((_THROTTLE,)),
@@ -72,6 +77,9 @@ STEADY_STEP = 0.10  # change of mean power from the window before: the heat sink
 POWER_FLOOR = 0.35  # of the power limit: below it T - T_in is too small for an integer sensor
 LEAST_STEADY_WINDOWS = 20
 FLOOR_CORRECTION_CELSIUS = 0.5  # sensors report the integer below: -1.5 % of R if left alone
+IDLE_SHARE = 0.25  # of the power limit: an idle board draws about a tenth
+LEAST_IDLE_WINDOWS = 6
+PLAUSIBLE_INLET_CELSIUS = (5.0, 50.0)
 ASSUMED_INLET_CELSIUS = 25.0  # level of the pseudo-inlet; only its changes are measured
 
 
@@ -93,20 +101,43 @@ def steady(day: Summaries) -> NDArray[np.bool_]:
     return flags
 
 
-def inlet(day: Summaries, use: NDArray[np.bool_], node: NDArray[np.int32]) -> Floats:
-    """T_in [gpu, window]: measured, else reconstructed from the node's own GPUs.
+def inlet(day: Summaries, use: NDArray[np.bool_], topology: Topology) -> Floats:
+    """T_in [gpu, window]: measured, else told by the node's GPUs, else by the rack's, else by the GPU's own idling.
 
-    The pseudo-inlet is median_j(T_j - R_j P_j) over the node with R_j = (T_j - 25) / P_j at the day's medians: it
+    The pseudo-inlet is median_j(T_j - R_j P_j) over the place with R_j = (T_j - 25) / P_j at the day's medians: it
     follows every common change of inlet during the day and is blind to the inlet's level, which it assumes to be 25 C.
     """
+    gpus = len(day.gpus)
     temperature, power = day.columns["gpu_temperature_celsius"], day.columns["power_watts"]
     at_load = np.where(use, 1.0, np.nan)
-    rough = (nan_median(temperature * at_load) - ASSUMED_INLET_CELSIUS) / nan_median(power * at_load)
-    pseudo = group_median(temperature - rough[:, None] * power, node, at_least=3)
-    measured = day.columns["inlet_celsius"]
-    assumed = np.where(np.isnan(pseudo), ASSUMED_INLET_CELSIUS, pseudo)
-    chosen: Floats = np.where(np.isnan(measured), assumed, measured)
-    return chosen
+    warm, busy = nan_median(temperature * at_load), nan_median(power * at_load)
+    rough = (warm - ASSUMED_INLET_CELSIUS) / busy
+    cool = temperature - rough[:, None] * power
+    chosen: Floats = day.columns["inlet_celsius"]
+    for layer in ("node", "rack"):
+        pseudo = group_median(cool, topology.group(layer, gpus), at_least=3)
+        chosen = np.where(np.isnan(chosen), pseudo, chosen)
+    alone = idle_inlet(day, warm, busy)
+    return np.where(np.isnan(chosen), np.where(np.isnan(alone), ASSUMED_INLET_CELSIUS, alone)[:, None], chosen)
+
+
+def idle_inlet(day: Summaries, warm: Floats, busy: Floats) -> Floats:
+    """T_in of a GPU without peers, a day's value [gpu]: the line through its idling and its load, at no power.
+
+    warm, busy: median temperature and power at load [gpu]. NaN with fewer than 6 settled idle windows. Blind to an
+    inlet that differs between the hours of load and of idling, and to fans that slow down when idle.
+    """
+    power, limit = day.columns["power_watts"], day.columns["power_limit_watts"]
+    before = np.concatenate([np.full((len(power), 1), np.nan, power.dtype), power[:, :-1]], axis=1)
+    ceiling = np.where(np.isnan(limit), nan_quantile(power, 0.95)[:, None], limit)
+    rests = (power < IDLE_SHARE * ceiling) & (before < IDLE_SHARE * ceiling)
+    enough = rests.sum(axis=1) >= LEAST_IDLE_WINDOWS
+    idle = np.where(rests & enough[:, None], 1.0, np.nan)
+    cold, low = nan_median(day.columns["gpu_temperature_celsius"] * idle), nan_median(power * idle)
+    apart = busy - low > IDLE_SHARE * nan_last(ceiling)
+    slope = (warm - cold) / np.where(apart, busy - low, np.nan)
+    found: Floats = np.clip(cold - slope * low, *PLAUSIBLE_INLET_CELSIUS) + FLOOR_CORRECTION_CELSIUS
+    return found
 
 
 def log_resistance(temperature: Floats, inlet_celsius: Floats, power: Floats, use: NDArray[np.bool_]) -> Floats:
@@ -125,9 +156,8 @@ def daily_row(day: Summaries, topology: Topology, step_s: float, day_number: int
     Completeness counts the samples expected from midnight to the last window summarised.
     """
     columns = day.columns
-    node = topology.group("node", len(day.gpus))
     use = steady(day)
-    inlet_celsius = inlet(day, use, node)
+    inlet_celsius = inlet(day, use, topology)
     power = columns["power_watts"]
     features: dict[str, NDArray[Any]] = {
         "gpu_log_resistance": log_resistance(columns["gpu_temperature_celsius"], inlet_celsius, power, use),
@@ -135,6 +165,7 @@ def daily_row(day: Summaries, topology: Topology, step_s: float, day_number: int
         "steady_windows": np.where(np.isnan(power).all(axis=1), np.nan, use.sum(axis=1)),
         "power_q95_watts": nan_quantile(power, 0.95),
         "inlet_q95_celsius": nan_quantile(np.where(np.isnan(power), np.nan, inlet_celsius), 0.95),
+        "inlet_measured_ratio": nan_mean(np.where(np.isnan(power), np.nan, ~np.isnan(columns["inlet_celsius"]))),
         "gpu_temperature_q95_celsius": nan_quantile(columns["gpu_temperature_celsius"], 0.95),
         "sbe_windows": nan_sum(np.where(np.isnan(columns["sbe_errors"]), np.nan, columns["sbe_errors"] > 0)),
         "remap_pending_bool": nan_last(columns["remap_pending_bool"]),

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from healthsvc.features.medians import nan_last, nan_max, nan_mean, nan_sum
+from healthsvc.features.medians import nan_last, nan_max, nan_mean, nan_median, nan_sum
 from healthsvc.fleet import (
     LIVENESS,
     FleetWindow,
@@ -20,6 +20,7 @@ from healthsvc.fleet import (
 )
 
 WINDOW_S = 600.0
+IMPLIED_LIMITS_CELSIUS = (80.0, 100.0)  # V100 has 83, the hottest boards 95 (nvidia-smi -q -d TEMPERATURE)
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,9 @@ def summarise(window: FleetWindow, inlet: Floats) -> Summaries:
         "power_watts": mean_power,
         "power_range_watts": nan_max(power) + nan_max(-power),
         "power_limit_watts": nan_last(of(Signal.POWER_LIMIT)),
-        "gpu_max_operating_limit_celsius": nan_last(of(Signal.GPU_MAX_OPERATING_LIMIT)),
+        "gpu_max_operating_limit_celsius": max_operating_limit(
+            of(Signal.GPU_MAX_OPERATING_LIMIT), of(Signal.GPU_TEMPERATURE), of(Signal.GPU_TEMPERATURE_MARGIN)
+        ),
         "gpu_slowdown_limit_celsius": nan_last(of(Signal.GPU_SLOWDOWN_LIMIT)),
         "memory_max_operating_limit_celsius": nan_last(of(Signal.MEMORY_MAX_OPERATING_LIMIT)),
         "thermal_throttle_s": nan_sum(cut(throttle)),
@@ -123,6 +126,18 @@ def summarise(window: FleetWindow, inlet: Floats) -> Summaries:
     return Summaries(
         window.gpus, ends, {k: v.astype(np.float64 if k in counts else np.float32) for k, v in columns.items()}
     )
+
+
+def max_operating_limit(reported: Floats, temperature: Floats, margin: Floats) -> Floats:
+    """The limit as reported, else what the T.Limit margin says, the temperature plus what is left of it [..., window].
+
+    Blind where the margin is nonsense: some H100 drivers give 0 or less whatever the heat (gpud, nvml temperature), so
+    only limits that a board can have are believed.
+    """
+    told, implied = nan_last(reported), temperature + margin
+    sound = (implied >= IMPLIED_LIMITS_CELSIUS[0]) & (implied <= IMPLIED_LIMITS_CELSIUS[1])
+    limit: Floats = np.where(np.isnan(told), nan_median(np.where(sound, implied, np.nan)), told)
+    return limit
 
 
 def covered_steps(increments: Floats) -> NDArray[np.intp]:

@@ -7,6 +7,7 @@ from healthsvc.features.recurrence import Kernel
 from healthsvc.forecasters.base import DomainForecaster, Forecaster
 from healthsvc.forecasters.device_loss import DeviceLoss
 from healthsvc.forecasters.ecc_growth import EccGrowth
+from healthsvc.forecasters.thermal.path import PathSpec
 from healthsvc.forecasters.thermal_trend import ThermalTrend
 from healthsvc.forecasters.throttling_cascade import ThrottlingCascade
 
@@ -20,7 +21,7 @@ def shipped_forecasters(priors: Mapping[str, Prior]) -> tuple[Forecaster, ...]:
     memory, device = priors["ecc_growth"], priors["device_loss"]
     multiplier = {name: group["value"] for name, group in memory["multipliers"].items()}
     return (
-        ThermalTrend(),
+        _thermal_trend(priors["thermal_trend"]),
         EccGrowth(
             base_t2_per_gpu_year=memory["rates"]["t2_per_gpu_year"],
             terminal_share=_terminal_share(memory["rates"]),
@@ -50,6 +51,19 @@ def shipped_domain_forecasters(priors: Mapping[str, Prior]) -> tuple[DomainForec
             neighbour_effect=cascade["neighbours"]["effect"],
         ),
     )
+
+
+def _thermal_trend(prior: Prior) -> ThermalTrend:
+    drift, noise, intervals = prior["drift"], prior["noise"], prior["intervals"]
+    path = PathSpec(
+        noise_floor=noise["floor_log"],
+        persistence=noise["persistence"],
+        persistence_pairs=noise["persistence_pairs"],
+        drifting=drift["share_drifting"],
+        tries=drift["beginnings"],
+        slopes=drift["slopes"],
+    )
+    return ThermalTrend(season_step=intervals["season_step_log"], interval_scale=intervals["scale"], path=path)
 
 
 def _terminal_share(rates: Mapping[str, Any]) -> float:

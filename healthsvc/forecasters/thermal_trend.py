@@ -1,23 +1,24 @@
 """thermal_trend: when does a GPU's cooling path grow too resistive for its load?
 
-Temperature follows load and weather; thermal resistance R = (T - T_in) / P does not. Daily log R is compared with the
-GPUs of the same node, its trend is filtered, and the first passage to R* = (T_limit - T_in) / P at the load and inlet
-the GPU really meets gives the hazard.
+Temperature follows load and weather; thermal resistance R = (T - T_in) / P does not. Daily log R, of the die and of the
+memory, is compared with the GPUs of the same node. A test against noise that remembers yesterday says how likely it is
+that a GPU drifts, a filter says how fast, and the first passage to R* = (T_limit - T_in) / P at the load and inlet the
+GPU really meets gives the hazard: that of a drift and that of standing still, weighed by that probability.
 
-Blind to: faults common to a node or loop (the peer ratio cancels them), GPUs that never run at steady load, a limit
-that memory reaches first, and steps faster than a day.
+Blind to: faults common to a node or loop (the peer ratio cancels them; `features.resistance` measures them, incidents
+are opened from it), GPUs that never run at steady load, and steps faster than a day.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
 
-from healthsvc.features.first_passage import hit_probability, hit_quantiles
-from healthsvc.features.medians import group_count, group_median, nan_last, nan_median, nan_quantile
-from healthsvc.features.trend import TrendSpec, filter_trend
+from healthsvc.features.drift import day_scatter
+from healthsvc.features.first_passage import Course
+from healthsvc.features.medians import nan_last, nan_mean, nan_median
+from healthsvc.features.resistance import peak_gap, peer_ratio
 from healthsvc.fleet import (
     DAY_S,
     GRADES,
@@ -27,18 +28,38 @@ from healthsvc.fleet import (
     Arrays,
     DailyLedger,
     FleetHistory,
+    Floats,
     Forecast,
     Projection,
     Signal,
-    align_rows,
 )
-from healthsvc.fleet.boards import MAX_OPERATING, SLOWDOWN, limit_in_force
-from healthsvc.forecasters.base import Pool, aligned, device_ids, observed, rows_in_state
+from healthsvc.fleet.boards import MAX_OPERATING, MEMORY_MAX_OPERATING, SLOWDOWN
+from healthsvc.forecasters.base import Pool, device_ids, observed
+from healthsvc.forecasters.thermal.asked import Asked
+from healthsvc.forecasters.thermal.cause import cause_of, place_shifts
+from healthsvc.forecasters.thermal.conditions import (
+    comparable_days,
+    critical_log,
+    limit_celsius,
+    settled_since,
+    similar_days,
+    usual_peak,
+    usual_room,
+)
+from healthsvc.forecasters.thermal.crossing import Outlook, standing_still
+from healthsvc.forecasters.thermal.node import NodePart
+from healthsvc.forecasters.thermal.path import PathSpec
+from healthsvc.forecasters.thermal.sensor import Fleet, Learned, SensorSpec, learn_sensor
 
-TIMES_DAYS = np.concatenate([[0.25, 0.5], np.arange(1.0, 31.0), np.arange(32.0, 182.0, 4.0)])  # up to 180 d
-TREND = TrendSpec(level_step=0.001, slope_step=0.0001, slope_prior=0.003)
 LEAST_SCATTER = 0.001  # of log R: a sensor of whole degrees shows no less
-PEERS = 3  # observed GPUs that a node needs before its median means anything
+FORGOTTEN_DAYS = 21  # without a steady day, after which nothing is said
+MOSTLY = 0.5  # of the days with an inlet
+DIE_SHARE = 0.9  # of the false alarms that the drift tests of die and memory may make together
+Sensor = tuple[str, tuple[str, ...]]
+SENSORS: tuple[Sensor, ...] = (  # prefix in the state; limit of each grade
+    ("", ("max_operating_celsius", "slowdown_celsius")),
+    ("memory_", ("memory_max_celsius",)),  # memory at its limit throttles by software: never terminal by itself
+)
 
 
 @dataclass(frozen=True)
@@ -51,100 +72,197 @@ class ThermalTrend:
         frozenset({Signal.GPU_TEMPERATURE}),
         frozenset({Signal.POWER, Signal.ENERGY}),
     )
-    uses: ClassVar[frozenset[Signal]] = frozenset({Signal.GPU_MAX_OPERATING_LIMIT, Signal.GPU_SLOWDOWN_LIMIT})
+    uses: ClassVar[frozenset[Signal]] = frozenset(
+        {
+            Signal.GPU_MAX_OPERATING_LIMIT,
+            Signal.GPU_SLOWDOWN_LIMIT,
+            Signal.GPU_TEMPERATURE_MARGIN,
+            Signal.MEMORY_TEMPERATURE,
+            Signal.MEMORY_MAX_OPERATING_LIMIT,
+        }
+    )
     pools: ClassVar[Pool] = "none"
     daily_state: ClassVar[bool] = True
 
-    least_days: int = 7
     load_days: int = 14  # over which the load and inlet the GPU meets are taken
-    noise_floor: float = 0.003
-    # Days are autocorrelated (AR(1) about 0.4): white noise of the same long-run variance is (1 + 0.4) / (1 - 0.4) as
-    # large, and a filter that believes in white noise must be given that one or it trusts its slope too much.
-    noise_inflation: float = 1.53
-    trend: TrendSpec = TREND
+    inlet_sd_log: float = 0.006  # 3 C over a load that differs by a tenth, where no inlet is measured
+    season_step: float = 0.004  # of the room to the limit, per square root of a day: season, jobs, fans
+    interval_scale: float = 1.3  # of predicted deviations, until a site's own past forecasts say better
+    path: PathSpec = field(default_factory=PathSpec)
 
     def fit(self, history: FleetHistory) -> Arrays:
         """The trend of each GPU and the conditions it meets, as of the last day in the ledger."""
-        daily = history.daily
-        absolute = daily.get("gpu_log_resistance").astype(np.float64)
-        ratio = peer_ratio(absolute, history.topology.group("node", len(daily.gpus)))
-        noise = self._noise(ratio)
-        trend = filter_trend(ratio, noise, self.trend)
-        ready = trend.days >= self.least_days
-        recent = slice(-self.load_days, None)
-        peers = nan_median((absolute - ratio)[:, -7:])  # 0 for a GPU without peers
-        first_days = np.where(np.cumsum(~np.isnan(ratio), axis=1) <= self.least_days, ratio, np.nan)
-        return {
-            "device_id": device_ids(daily.gpus),
-            "fitted_day": np.array(float(daily.days[-1]) if len(daily.days) else np.nan),
-            "level_log": np.where(ready, trend.level + peers, np.nan),
-            "slope_log_per_day": np.where(ready, trend.slope, np.nan),
-            "slope_sd": np.sqrt(trend.slope_var),
-            "excess_log": np.where(ready, trend.level - nan_median(first_days), np.nan),
-            "days": trend.days.astype(np.float64),
-            "power_q95_watts": nan_quantile(daily.get("power_q95_watts")[:, recent], 0.9).astype(np.float64),
-            "inlet_q95_celsius": nan_quantile(daily.get("inlet_q95_celsius")[:, recent], 0.9).astype(np.float64),
-            "max_operating_celsius": _limit(daily, "gpu_max_operating_limit_celsius", MAX_OPERATING),
-            "slowdown_celsius": _limit(daily, "gpu_slowdown_limit_celsius", SLOWDOWN),
+        daily, gpus = history.daily, history.daily.gpus
+        node = history.topology.group("node", len(gpus))
+        products = {name: number for number, name in enumerate(sorted({gpu.product for gpu in gpus}))}
+        model = np.array([products[gpu.product] for gpu in gpus], np.intp)
+        inlet, power = (daily.get(name).astype(np.float64) for name in ("inlet_q95_celsius", "power_q95_watts"))
+        met_inlet, met_power = usual_peak(inlet, self.load_days), usual_peak(power, self.load_days)
+        limits = {
+            "max_operating_celsius": limit_celsius(daily.get("gpu_max_operating_limit_celsius"), gpus, MAX_OPERATING),
+            "slowdown_celsius": limit_celsius(daily.get("gpu_slowdown_limit_celsius"), gpus, SLOWDOWN),
+            "memory_max_celsius": limit_celsius(
+                daily.get("memory_max_operating_limit_celsius"), gpus, MEMORY_MAX_OPERATING
+            ),
         }
+        measured = nan_mean(daily.get("inlet_measured_ratio")[:, -self.load_days :])
+        similar = similar_days(power, inlet, met_power, met_inlet)
+        # Fans answer for die and memory alike, and only the die's peak is on record.
+        fleet = Fleet(node, model, ~(measured >= MOSTLY), peak_gap(daily, node))
+        spec = SensorSpec(self.path, self.season_step, self.interval_scale, self.load_days)
+        days = np.arange(len(daily.days), dtype=np.float64)[None, :]
+        comparable = comparable_days(power, met_power, fleet.blind)
+        began = settled_since(history.events.known_at(history.now_s), daily.days, len(gpus))
 
-    def _noise(self, ratio: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Observation noise: the fleet's median day-to-day scatter, each GPU's own where it is larger."""
-        own = day_scatter(ratio)
-        fleet = float(nan_median(own)) if len(own) else np.nan
-        floor = max(self.noise_floor, 0.0 if np.isnan(fleet) else fleet)
-        return np.where(np.isnan(own), floor, np.maximum(own, floor)) * self.noise_inflation
+        def learn(column: str, limit: str, die: NodePart | None) -> Learned:
+            critical = np.where(similar, critical_log(limits[limit][:, None], inlet, power), np.nan)
+            log_r = np.where(comparable & (days >= began[:, None]), daily.get(column), np.nan).astype(np.float64)
+            return learn_sensor(log_r, critical, fleet, spec, die)
+
+        die = learn("gpu_log_resistance", "max_operating_celsius", None)
+        memory = learn("memory_log_resistance", "memory_max_celsius", die.part)
+        critical = np.where(similar, critical_log(limits["max_operating_celsius"][:, None], inlet, power), np.nan)
+        room, room_sd = usual_room(
+            critical[:, -self.load_days :], critical_log(limits["max_operating_celsius"], met_inlet, met_power)
+        )
+        shifts, inlet_rise = place_shifts(daily, history.topology)
+        return {
+            "device_id": device_ids(gpus),
+            "fitted_day": np.array(float(daily.days[-1]) if len(daily.days) else np.nan),
+            **die.state,
+            **{f"memory_{name}": values for name, values in memory.state.items()},
+            **limits,
+            "power_q95_watts": met_power,
+            "inlet_q95_celsius": met_inlet,
+            "usual_room_log": room,
+            "room_sd_log": room_sd,
+            "inlet_measured_ratio": measured,
+            "steady_windows": nan_mean(daily.get("steady_windows")[:, -7:]),
+            "idle_days": days.shape[1] - 1 - nan_last(np.where(np.isnan(die.ratio), np.nan, days)),
+            "cause_code": cause_of(die.found, memory.found, memory.ratio, shifts, inlet_rise, fleet.blind).astype(
+                np.float64
+            ),
+            "node_excess_log": shifts.node,
+            "loop_excess_log": shifts.loop,
+            "inlet_rise_celsius": inlet_rise,
+        }
 
     def forecast(self, state: Arrays, history: FleetHistory, horizons_s: tuple[float, ...] = HORIZONS_S) -> Forecast:
-        """Hazard T2 by first passage to the max-operating limit, T1 to the hardware slowdown limit."""
-        gpus = history.gpus
-        rows = rows_in_state(state, gpus)
-
-        def of(name: str) -> NDArray[np.float64]:
-            return align_rows(state[name], rows).astype(np.float64)
-
-        slope, slope_sd = of("slope_log_per_day"), of("slope_sd")
-        known = observed(history, self.requires)
-        # The level is that of the fitted day's noon, the middle of what it was measured over; it has drifted on since.
-        age_days = np.clip(history.now_s / DAY_S - float(state["fitted_day"]) - 0.5, 0.0, 30.0)
-        level = of("level_log") + slope * age_days
+        """Hazard T2 by first passage to the max-operating limit of die or memory, T1 to the die's slowdown limit."""
+        gpus, asked = history.gpus, Asked(state, history)
+        known = observed(history, self.requires) & ~np.isnan(asked.of("level_log"))
+        known &= ~(asked.of("idle_days") > FORGOTTEN_DAYS)
         hazard = np.full((len(gpus), len(GRADES), len(horizons_s)), np.nan)
         horizons_days = np.array(horizons_s) / DAY_S
-        diffusion = np.full(len(gpus), self.trend.level_step * self.noise_inflation)
-        distance = {}
-        for grade, limit in enumerate(("max_operating_celsius", "slowdown_celsius")):
-            critical = np.log(np.maximum(of(limit) - of("inlet_q95_celsius"), 1.0) / of("power_q95_watts"))
-            distance[limit] = np.where(known, critical - level, np.nan)
-            chance = hit_probability(horizons_days, distance[limit], slope, slope_sd, diffusion)
-            hazard[:, grade] = -np.log1p(-np.minimum(chance, PROBABILITY_CAP))
+        when = np.full((len(gpus), len(QUANTILES)), np.nan, np.float32)
+        order = np.argsort(horizons_days, kind="stable")
+        rows = np.flatnonzero(known)
+        room = {}
+        for prefix, limits in SENSORS:
+            outlook = self._outlook(asked, prefix)
+            for grade, limit in enumerate(limits):
+                critical = asked.critical(limit)
+                room[limit] = critical - outlook.standing.level
+                chance = np.full((len(gpus), len(horizons_s)), np.nan)
+                chance[rows[:, None], order] = outlook.take(rows).probability(horizons_days[order], critical[rows])
+                added = -np.log1p(-np.minimum(chance, PROBABILITY_CAP))
+                # Two ways into the same event add; a memory without a sensor adds nothing.
+                hazard[:, grade] = added if not prefix else hazard[:, grade] + np.nan_to_num(added)
+                if grade == 0:
+                    own = np.full_like(when, np.nan)
+                    own[rows] = outlook.take(rows).time_to_limit_s(critical[rows])
+                    when = np.fmin(when, own)
+        hazard = np.minimum(hazard, -np.log1p(-PROBABILITY_CAP))
         hazard[:, 1] = np.minimum(hazard[:, 0], hazard[:, 1])
-        evidence = {
-            "slope_ratio_per_day": slope,
-            "excess_ratio": np.expm1(of("excess_log")),
-            "resistance_kelvin_per_watt": np.exp(level),
-            "headroom_at_q95_load_celsius": np.exp(level)
-            * of("power_q95_watts")
-            * np.expm1(distance["max_operating_celsius"]),
-            "power_q95_watts": of("power_q95_watts"),
-            "inlet_q95_celsius": of("inlet_q95_celsius"),
-            "observed_days": of("days"),
-        }
+        # Two tests share one rate of false alarms, the die's the larger part: interfaces age, and spare the memory.
+        change_p = np.fmin(asked.of("change_p") / DIE_SHARE, asked.of("memory_change_p") / (1 - DIE_SHARE))
         return Forecast(
             tuple(horizons_s),
             hazard.astype(np.float32),
-            np.where(known, ndtr(-slope / slope_sd), np.nan).astype(np.float32),
-            _time_to_limit_s(distance["max_operating_celsius"], slope, slope_sd, diffusion),
-            {name: np.where(known, values, np.nan).astype(np.float32) for name, values in evidence.items()},
+            np.where(known, np.minimum(change_p, 1.0), np.nan).astype(np.float32),
+            when,
+            self._evidence(asked, room, known),
         )
 
-    def project(self, state: Arrays, history: FleetHistory, row: int) -> Projection:
-        """Temperature at the load and inlet this GPU meets, past and 30 days ahead, against its limit."""
-        gpu = (history.gpus[row],)
-        one = {name: float(aligned(state, name, gpu)[0]) for name in state if name not in ("device_id", "fitted_day")}
-        inlet, power = one["inlet_q95_celsius"], one["power_q95_watts"]
+    def _outlook(self, asked: Asked, prefix: str) -> Outlook:
+        """Where the path of one sensor stands now, and whither; it has drifted on since the noon of the fitted day."""
+
+        def of(name: str) -> NDArray[np.float64]:
+            return asked.of(prefix + name)
+
+        slope, scale = of("slope_log_per_day") + of("node_slope_log_per_day"), of("interval_scale") ** 2
+        level = of("level_log") + of("drift_p") * slope * asked.age_days
+        unseen = np.where(asked.of("inlet_measured_ratio") >= MOSTLY, 0.0, self.inlet_sd_log**2)
+        shared_var = of("node_var") + unseen
+        own = of("noise")
+        noise = np.hypot(own, asked.of("room_sd_log"))  # of which only the GPU's own part remembers yesterday
+        drifting = Course(
+            level,
+            slope,
+            of("level_var") * scale + shared_var,
+            of("cross_var") * scale,
+            of("slope_var") * scale,
+            np.full(len(slope), self.season_step),
+            noise,
+            of("persistence") * (own / noise) ** 2,
+        )
+        standing = standing_still(level, of("level_var") + shared_var, own, of("persistence"))
+        return Outlook(drifting, standing, of("drift_p"), asked.of("usual_room_log"))
+
+    def _evidence(
+        self, asked: Asked, room: dict[str, NDArray[np.float64]], known: NDArray[np.bool_]
+    ) -> dict[str, Floats]:
+        power = asked.of("power_q95_watts")
+
+        def headroom(sensor: str, limit: str) -> NDArray[np.float64]:
+            return np.exp(asked.of(f"{sensor}level_log")) * power * np.expm1(room[limit])
+
+        evidence = {
+            "slope_ratio_per_day": asked.of("slope_log_per_day"),
+            "slope_sd_ratio_per_day": np.sqrt(asked.of("slope_var")),
+            "excess_ratio": np.expm1(asked.of("excess_log")),
+            "memory_excess_ratio": np.expm1(asked.of("memory_excess_log")),
+            "node_excess_ratio": np.expm1(asked.of("node_excess_log")),
+            "loop_excess_ratio": np.expm1(asked.of("loop_excess_log")),
+            "drift_probability_ratio": np.fmax(asked.of("drift_p"), asked.of("memory_drift_p")),
+            "cause_code": asked.of("cause_code"),
+            "resistance_kelvin_per_watt": np.exp(asked.of("level_log")),
+            "headroom_at_q95_load_celsius": headroom("", "max_operating_celsius"),
+            "memory_headroom_at_q95_load_celsius": headroom("memory_", "memory_max_celsius"),
+            "power_q95_watts": power,
+            "inlet_q95_celsius": asked.of("inlet_q95_celsius"),
+            "inlet_rise_celsius": asked.of("inlet_rise_celsius"),
+            "inlet_measured_ratio": asked.of("inlet_measured_ratio"),
+        }
+        # How much there is to judge by is said of everybody, above all of those who cannot be judged.
+        grounds = {
+            "observed_days": asked.of("days"),
+            "steady_windows": asked.of("steady_windows"),
+            "reset_days": asked.of("reset_days"),
+        }
+        shown = {name: np.where(known, values, np.nan) for name, values in evidence.items()}
+        return {name: values.astype(np.float32) for name, values in {**shown, **grounds}.items()}
+
+    def project(
+        self,
+        state: Arrays,
+        history: FleetHistory,
+        row: int,
+        power_watts: float | None = None,
+        inlet_celsius: float | None = None,
+    ) -> Projection:
+        """Temperature at the load and inlet this GPU meets, past and 30 days ahead, against its limit.
+
+        power_watts, inlet_celsius: what if it met these instead (a power cap, another place).
+        """
+        one = Asked(state, history, row)
+        inlet = float(one.of("inlet_q95_celsius")[0]) if inlet_celsius is None else inlet_celsius
+        power = float(one.of("power_q95_watts")[0]) if power_watts is None else power_watts
+        course = self._outlook(one, "").drifting
         ahead = np.arange(1.0, 31.0)
-        spread = np.array([-1.2816, 0.0, 1.2816])[:, None] * one["slope_sd"]
-        future = one["level_log"] + (one["slope_log_per_day"] + spread) * ahead
+        drift = float(one.of("drift_p")[0]) * course.slope
+        sd = np.sqrt(course.level_var + 2 * ahead * course.cross_var + ahead**2 * course.slope_var)
+        future = course.level + drift * ahead + np.array([-1.2816, 0.0, 1.2816])[:, None] * sd
         past = history.daily.get("gpu_log_resistance")[row]
         return Projection(
             "gpu temperature at q95 load",
@@ -153,23 +271,8 @@ class ThermalTrend:
             inlet + power * np.exp(past),
             history.now_s + ahead * DAY_S,
             inlet + power * np.exp(future),
-            one["max_operating_celsius"],
+            float(one.of("max_operating_celsius")[0]),
         )
-
-
-def _time_to_limit_s(
-    distance: NDArray[np.float64],
-    slope: NDArray[np.float64],
-    slope_sd: NDArray[np.float64],
-    diffusion: NDArray[np.float64],
-) -> NDArray[np.float32]:
-    """Quantiles of the first passage [gpu, quantile]; the whole curve only for GPUs that reach the lowest one."""
-    found = np.full((len(distance), len(QUANTILES)), np.nan, np.float32)
-    by_the_end = hit_probability(TIMES_DAYS[-1:], distance, slope, slope_sd, diffusion)[:, 0]
-    rows = np.flatnonzero(by_the_end >= QUANTILES[0])
-    curve = hit_probability(TIMES_DAYS, distance[rows], slope[rows], slope_sd[rows], diffusion[rows])
-    found[rows] = hit_quantiles(curve, TIMES_DAYS, QUANTILES) * DAY_S
-    return found
 
 
 def excess_sigma(daily: DailyLedger, node: NDArray[np.int32], baseline_days: int = 7) -> NDArray[np.float64]:
@@ -181,24 +284,3 @@ def excess_sigma(daily: DailyLedger, node: NDArray[np.int32], baseline_days: int
     normal = nan_median(np.where(number <= baseline_days, ratio, np.nan))
     noise = np.maximum(day_scatter(ratio), LEAST_SCATTER)
     return np.where(number > baseline_days, (ratio - normal[:, None]) / noise[:, None], np.nan)
-
-
-def day_scatter(ratio: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Standard deviation of a GPU's days [gpu], from the median step between them, which no trend moves."""
-    steps = np.abs(np.diff(ratio, axis=1))
-    return np.asarray(nan_median(steps) / (0.6745 * np.sqrt(2.0)))  # MAD of a difference of two normal deviates
-
-
-def peer_ratio(log_r: NDArray[np.float64], node: NDArray[np.int32]) -> NDArray[np.float64]:
-    """log R minus the node's median [gpu, day]; a GPU whose node has fewer than three GPUs keeps its own log R.
-
-    The choice is made per GPU and not per day, so that a day with few observed peers is missing, not a step.
-    """
-    has_peers = group_count(np.ones(len(node), bool), node) >= PEERS
-    ratio: NDArray[np.float64] = np.where(has_peers[:, None], log_r - group_median(log_r, node, at_least=PEERS), log_r)
-    return ratio
-
-
-def _limit(daily: DailyLedger, name: str, column: int) -> NDArray[np.float64]:
-    """The newest reported limit, else the board's own."""
-    return limit_in_force(nan_last(daily.get(name)), daily.gpus, column)

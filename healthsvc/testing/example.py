@@ -144,6 +144,7 @@ def _daily(rng: np.random.Generator, cast: Cast, log_r: NDArray[np.float64]) -> 
         "steady_windows": np.where(unseen, 0.0, 100.0),
         "power_q95_watts": power,
         "inlet_q95_celsius": INLET_CELSIUS + rng.normal(0, 0.3, shape),
+        "inlet_measured_ratio": np.ones(shape),
         "gpu_temperature_q95_celsius": INLET_CELSIUS + power * np.exp(log_r),
         "gpu_max_operating_limit_celsius": np.full(shape, 87.0),
         "gpu_slowdown_limit_celsius": np.full(shape, 89.0),

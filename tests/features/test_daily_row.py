@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from healthsvc.features.daily import DAILY_FEATURES, DailyFeature, daily_row, definitions
+from healthsvc.features.daily import DAILY_FEATURES, DailyFeature, daily_row, definitions, inlet, steady
 from healthsvc.features.windows import Summaries, summarise
-from healthsvc.fleet import DAY_S, DailyLedger, FleetWindow, Signal, build_topology
+from healthsvc.fleet import DAY_S, DailyLedger, FleetWindow, Placement, Signal, build_topology
 from tests.histories import NOW_S, flat_window, make_gpus
 
 DAY = round(NOW_S / DAY_S) - 1  # the day that ends at NOW_S
@@ -83,6 +83,58 @@ def test_the_pseudo_inlet_is_blind_to_the_level_but_not_to_a_change_of_resistanc
     assert level.mean() > 0.05  # six degrees of inlet are taken for resistance
     assert change[3] == pytest.approx(np.log(1.05), abs=0.01)
     np.testing.assert_allclose(np.delete(change, 3), 0.0, atol=0.01)
+
+
+def lone(resistance: NDArray[np.float64]) -> FleetWindow:
+    """The same day, each GPU on a node of its own."""
+    window, _ = a_day(resistance, base_celsius=31.0, swing_celsius=3.0)
+    return FleetWindow(make_gpus(len(resistance), per_node=1), window.times_s, window.values)
+
+
+def test_gpus_without_enough_neighbours_take_the_inlet_of_their_rack() -> None:
+    window = lone(RESISTANCE)
+    nowhere = np.full((8, COLUMNS), np.nan, np.float32)
+    day = summarise(window, nowhere)
+    racked = build_topology(window.gpus, Placement({gpu.hostname: {"rack": "r1"} for gpu in window.gpus}))
+    scatter = []
+    for topology in (racked, build_topology(window.gpus)):
+        found = inlet(day, np.asarray(steady(day)), topology)
+        scatter.append(float(np.std(found[0])))
+    assert scatter[0] > 1.0  # follows the swing of the day
+    assert scatter[1] == 0.0  # nobody to follow
+
+
+def test_a_gpu_alone_reads_its_inlet_off_its_idling() -> None:
+    window = lone(RESISTANCE[:1])
+    values = {s: v.copy() for s, v in window.values.items()}
+    idle = np.arange(COLUMNS) >= 1200
+    values[Signal.POWER][0, idle] = 75.0
+    values[Signal.GPU_TEMPERATURE][0, idle] = np.floor(31.0 + RESISTANCE[0] * 75.0)
+    rested = replace(window, values=values)
+    nowhere = np.full((1, COLUMNS), np.nan, np.float32)
+    found = daily_row(summarise(rested, nowhere), build_topology(window.gpus), STEP_S, DAY, unfinished=False)
+    assumed = daily_row(summarise(window, nowhere), build_topology(window.gpus), STEP_S, DAY, unfinished=False)
+    assert found.get("gpu_log_resistance")[0, 0] == pytest.approx(np.log(RESISTANCE[0]), abs=0.04)
+    assert assumed.get("gpu_log_resistance")[0, 0] > np.log(RESISTANCE[0]) + 0.08
+
+
+@pytest.mark.parametrize(
+    ("reported", "margin", "limit"),
+    [(87.0, 40.0, 87.0), (np.nan, 25.0, 85.0), (np.nan, 0.0, np.nan), (np.nan, np.nan, np.nan)],
+)
+def test_a_limit_that_is_not_reported_is_read_off_the_margin(reported: float, margin: float, limit: float) -> None:
+    extra = {Signal.GPU_MAX_OPERATING_LIMIT: reported, Signal.GPU_TEMPERATURE_MARGIN: margin}
+    found = row_of(flat_window(1, COLUMNS, extra=extra)).get("gpu_max_operating_limit_celsius")[0, 0]
+    np.testing.assert_equal(found, np.float32(limit))
+
+
+def test_the_share_of_windows_with_an_inlet_sensor_is_kept() -> None:
+    window, measured = a_day(RESISTANCE[:3])
+    measured = measured.copy()
+    measured[1, : COLUMNS // 4] = np.nan
+    measured[2] = np.nan
+    found = row_of(window, measured).get("inlet_measured_ratio")[:, 0]
+    np.testing.assert_allclose(found, [1.0, 0.75, 0.0])
 
 
 def test_fewer_than_twenty_steady_windows_give_no_resistance() -> None:

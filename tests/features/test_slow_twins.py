@@ -10,10 +10,10 @@ from healthsvc.features.daily import log_resistance, steady
 from healthsvc.features.first_passage import hit_probability, hit_quantiles
 from healthsvc.features.medians import group_count, group_median
 from healthsvc.features.recurrence import Kernel, excitation, merge_episodes
+from healthsvc.features.resistance import peer_ratio
 from healthsvc.features.trend import TrendSpec, filter_trend
 from healthsvc.features.windows import Summaries
 from healthsvc.fleet import DAY_S, EventKind
-from healthsvc.forecasters.thermal_trend import peer_ratio
 from healthsvc.forecasters.throttling_cascade import at_least
 from healthsvc.telemetry.framing.grid import increments
 from tests import naive
@@ -83,30 +83,6 @@ def test_the_trend_filter_agrees_with_two_by_two_matrices(seed: int, huber: floa
         got = (fast.level[row], fast.slope[row], fast.level_var[row], fast.slope_var[row])
         np.testing.assert_allclose(got, (as_float(level), as_float(slope), level_var, slope_var), rtol=1e-9, atol=1e-14)
         assert fast.days[row] == np.sum(~np.isnan(observations[row]))
-
-
-@pytest.mark.filterwarnings("ignore::FutureWarning:statsmodels")
-def test_the_trend_filter_agrees_with_statsmodels() -> None:
-    from statsmodels.tsa.statespace.structural import UnobservedComponents
-
-    rng = np.random.default_rng(3)
-    y = 0.002 * np.arange(60) + rng.normal(0, 0.004, 60)
-    y[20:23] = np.nan
-    noise, spec = 0.004, TrendSpec(0.001, 0.0002, 0.003, huber=np.inf)
-    ours = filter_trend(y[None, :], np.array([noise]), spec)
-
-    model = UnobservedComponents(y[1:], "local linear trend")
-    step = np.array([[1.0, 1.0], [0.0, 1.0]])
-    first = np.diag([noise**2, spec.slope_prior**2])
-    drift = np.diag([spec.level_step**2, spec.slope_step**2])
-    model.ssm.initialize_known(step @ np.array([y[0], 0.0]), step @ first @ step.T + drift)
-    model.ssm.tolerance = 0.0  # or the gain freezes once it has nearly converged
-    variances = {"irregular": noise**2, "level": spec.level_step**2, "trend": spec.slope_step**2}
-    theirs = model.filter([variances[name.removeprefix("sigma2.")] for name in model.param_names])
-    np.testing.assert_allclose(ours.level[0], theirs.filtered_state[0, -1], rtol=1e-6)
-    np.testing.assert_allclose(ours.slope[0], theirs.filtered_state[1, -1], rtol=1e-6)
-    np.testing.assert_allclose(ours.level_var[0], theirs.filtered_state_cov[0, 0, -1], rtol=1e-6)
-    np.testing.assert_allclose(ours.slope_var[0], theirs.filtered_state_cov[1, 1, -1], rtol=1e-6)
 
 
 @settings(deadline=None, max_examples=15)

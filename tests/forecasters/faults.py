@@ -284,8 +284,15 @@ class NeedsADay(EccGrowth):
 
 @breaks(verdict_rules.one_gpu_can_be_projected)
 class QuantilesCross(ThermalTrend):
-    def project(self, state: Arrays, history: FleetHistory, row: int) -> Projection:
-        projection = super().project(state, history, row)
+    def project(
+        self,
+        state: Arrays,
+        history: FleetHistory,
+        row: int,
+        power_watts: float | None = None,
+        inlet_celsius: float | None = None,
+    ) -> Projection:
+        projection = super().project(state, history, row, power_watts, inlet_celsius)
         return replace(projection, future=projection.future[::-1])
 
 

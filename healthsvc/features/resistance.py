@@ -1,0 +1,151 @@
+"""Thermal resistance against peers, and how much of a rise a GPU shares with its node and its loop.
+
+A rise of one GPU stands out against its node. What all GPUs of a node share, or all nodes of a loop, cancels in that
+ratio: it is measured here level by level, so that together they miss only what the whole fleet shares.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from healthsvc.features.daily import FLOOR_CORRECTION_CELSIUS, POWER_FLOOR, STEADY_RANGE
+from healthsvc.features.medians import group_count, group_median, nan_max, nan_mean, nan_median
+from healthsvc.fleet import DailyLedger, FleetHistory, FleetWindow, Floats, Signal, Topology
+from healthsvc.fleet.causes import ThermalCause
+
+Numbers = NDArray[np.float64]
+PEERS = 3  # observed GPUs that a node needs before its median means anything
+LEAST_SHARE = 0.1  # of R, whatever the node has in common
+NODES = 2  # observed nodes that a loop needs, likewise
+SETTLED_S = 900.0  # three time constants of a cold plate or heat sink (4 to 5 minutes)
+NORMAL_DAYS = 14  # days of the ledger that say what is normal
+CLEAR_SHIFT = 0.06  # of log R: six times the noise of a day, and far above what fans do by themselves
+WARM_CELSIUS = 3.0
+
+
+def peer_ratio(log_r: Floats, node: NDArray[np.int32], blind: NDArray[np.bool_] | None = None) -> Numbers:
+    """log R less what its node has in common that day [gpu, day]: the median of all GPUs' deviations from themselves.
+
+    From themselves, since GPUs differ by some percent, and a median of levels would jump with who is observed. A GPU
+    whose node has fewer than three GPUs keeps its own log R. The choice is made per GPU and not per day, so that a day
+    with few observed peers is missing, not a step.
+
+    What fans and flow do multiplies R. An inlet that is not measured adds to it, the same to every GPU of the node: so
+    for GPUs that are `blind` [gpu] to their inlet the common part is taken off as a difference of R.
+    """
+    has_peers = (group_count(np.ones(len(node), bool), node) >= PEERS)[:, None]
+    normal = nan_median(log_r)[:, None]
+    ratio: Numbers = np.where(has_peers, log_r - group_median(log_r - normal, node, at_least=PEERS), log_r)
+    if blind is None or not blind.any():
+        return ratio
+    r = np.exp(log_r)
+    left = r - group_median(r - np.exp(normal), node, at_least=PEERS)
+    additive = np.log(np.maximum(left, LEAST_SHARE * r))
+    return np.where(has_peers & blind[:, None], additive, ratio)
+
+
+def peak_gap(daily: DailyLedger, node: NDArray[np.int32]) -> Numbers:
+    """log R at the day's peak of temperature less the day's median log R, the node's median [gpu, day].
+
+    Fans and flow answer to heat, so that at the peak resistance is lower than at median load. The node's median, since
+    a GPU that is held at its limit has no higher peak to show. NaN with fewer than three GPUs observed.
+    """
+    rise = daily.get("gpu_temperature_q95_celsius") - daily.get("inlet_q95_celsius")
+    power = daily.get("power_q95_watts")
+    known = (rise > 1.0) & (power > 0)
+    peak = np.log(np.where(known, rise, 1.0)) - np.log(np.where(known, power, 1.0))
+    gap = np.where(known, peak - daily.get("gpu_log_resistance"), np.nan)
+    return group_median(gap, node, at_least=PEERS).astype(np.float64)
+
+
+@dataclass(frozen=True)
+class Shifts:
+    """log R above normal, split by who shares it, each [gpu]; gpu + node + loop is the whole. NaN = not observed.
+
+    A node with fewer than 3 observed GPUs has no shift of its own (0), a loop with fewer than 2 such nodes neither.
+    """
+
+    gpu: Numbers
+    node: Numbers
+    loop: Numbers
+
+
+def split_shifts(excess: Numbers, topology: Topology) -> Shifts:
+    """excess: log R above each GPU's own normal [gpu]. Medians, so less than half of the members cannot feign a fault.
+
+    Blind to what the whole fleet shares, which is in `loop`, and to which of two loops is the odd one.
+    """
+    gpus = len(excess)
+    node, loop = topology.group("node", gpus), topology.group("cooling_loop", gpus)
+    by_node = group_median(excess[:, None], node, at_least=PEERS)[:, 0]
+    first = np.full(gpus, np.nan)  # one voice a node, or a large node would outvote the others
+    _, leaders = np.unique(node, return_index=True)
+    first[leaders] = by_node[leaders]
+    by_loop = group_median(first[:, None], loop, at_least=NODES)[:, 0]
+    shared = np.where(np.isnan(by_node), 0.0, by_node)
+    common = np.where(np.isnan(by_loop), 0.0, by_loop)
+    of_node = np.where(np.isnan(by_node), 0.0, shared - common)
+    return Shifts(excess - common - of_node, of_node, common)
+
+
+def settled_log_resistance(window: FleetWindow, inlet: Floats) -> Numbers:
+    """log((T + 0.5 - T_in) / P) over the newest quarter of an hour [gpu], throttled or not; inlet [gpu, time].
+
+    NaN where power moved by 15 % of its mean in that time, was below 0.35 of its limit, or anything is not measured:
+    after a change of load the heat sink still remembers the old one. A GPU held at its limit is measured: its
+    temperature stands still, its power falls, and the resistance shows.
+    """
+    columns = slice(-max(round(SETTLED_S / window.step_s), 1), None)
+    recent = window.columns(columns)
+    power, temperature = recent.get(Signal.POWER), recent.get(Signal.GPU_TEMPERATURE)
+    mean = nan_mean(power)
+    limit = window.last(Signal.POWER_LIMIT).astype(np.float64)
+    steady = nan_max(power) + nan_max(-power) < STEADY_RANGE * mean
+    busy = mean > POWER_FLOOR * np.where(np.isnan(limit), nan_max(window.get(Signal.POWER)), limit)
+    third = slice(-max(power.shape[1] // 3, 1), None)
+    rise = nan_mean(temperature[:, third] - inlet[:, columns][:, third]) + FLOOR_CORRECTION_CELSIUS
+    valid = steady & busy & (rise > 1.0)
+    return np.where(valid, np.log(np.where(valid, rise, 1.0) / np.where(valid, nan_mean(power[:, third]), 1.0)), np.nan)
+
+
+@dataclass(frozen=True)
+class PlaceFindings:
+    """What the last quarter of an hour says of each GPU's place, each [gpu].
+
+    cause: a ThermalCause, of the widest level that is clearly above normal. inlet_rise_celsius: above the ledger's.
+    """
+
+    shifts: Shifts
+    inlet_rise_celsius: Numbers
+    cause: NDArray[np.int8]
+
+
+def place_findings(history: FleetHistory, inlet: Floats) -> PlaceFindings:
+    """Node- and loop-level resistance now against the ledger's last two weeks; inlet [gpu, time] of `recent`.
+
+    Blind until a quarter of an hour of steady load has passed, and to a fault that was there for two weeks.
+    """
+    daily = history.daily
+    finished = slice(None, -1) if daily.unfinished else slice(None)
+    normal = nan_median(daily.get("gpu_log_resistance")[:, finished][:, -NORMAL_DAYS:]).astype(np.float64)
+    warm = nan_median(daily.get("inlet_q95_celsius")[:, finished][:, -NORMAL_DAYS:]).astype(np.float64)
+    now = settled_log_resistance(history.recent, inlet)
+    shifts = split_shifts(now - normal, history.topology)
+    rise = nan_median(inlet[:, -max(round(SETTLED_S / history.recent.step_s), 1) :]).astype(np.float64) - warm
+    return PlaceFindings(shifts, rise, attribute(shifts, rise))
+
+
+def attribute(shifts: Shifts, inlet_rise_celsius: Numbers) -> NDArray[np.int8]:
+    """The cause that each GPU's shifts speak for [gpu], ThermalCause.NONE where nothing stands out.
+
+    The signatures: one GPU - its own path; all of a node - airflow or branch; all nodes of a loop - flow; warmer supply
+    with resistance as it was - the facility.
+    """
+    cause = np.full(len(shifts.gpu), ThermalCause.NONE, np.int8)
+    # Comparisons with NaN are false: what is not observed stands for nothing.
+    cause[inlet_rise_celsius >= WARM_CELSIUS] = ThermalCause.SUPPLY_WARM
+    cause[shifts.gpu >= CLEAR_SHIFT] = ThermalCause.THERMAL_PATH
+    cause[shifts.node >= CLEAR_SHIFT] = ThermalCause.NODE_AIRFLOW
+    cause[shifts.loop >= CLEAR_SHIFT] = ThermalCause.LOOP_FLOW
+    return cause
