@@ -111,8 +111,11 @@ def bands(
     return band
 
 
-def headroom(history: FleetHistory) -> dict[str, Floats]:
-    """Degrees left to the limit at the newest sample {sensor: [gpu]}: reported limit, else the board's own."""
+def headroom(history: FleetHistory, facts: Facts) -> dict[str, Floats]:
+    """Degrees left to the limit at the newest sample {sensor: [gpu]}: reported limit, else the board's own.
+
+    NaN for a lost GPU: what it read last says nothing about now.
+    """
     recent = history.recent
     found: dict[str, Floats] = {}
     for sensor, temperature, limit, column in (
@@ -120,7 +123,8 @@ def headroom(history: FleetHistory) -> dict[str, Floats]:
         ("memory", Signal.MEMORY_TEMPERATURE, Signal.MEMORY_MAX_OPERATING_LIMIT, MEMORY_MAX_OPERATING),
     ):
         limits = limit_in_force(recent.last(limit), history.gpus, column)
-        found[sensor] = (limits - recent.last(temperature)).astype(np.float32)
+        left = (limits - recent.last(temperature)).astype(np.float32)
+        found[sensor] = np.where(np.isnan(facts.lost_s), left, np.float32(np.nan))
     return found
 
 
@@ -171,7 +175,7 @@ def fuse(
         facts=facts,
         change_p=change_p.astype(np.float32),
         time_to_limit_s=limit_s,
-        headroom_celsius=headroom(history),
+        headroom_celsius=headroom(history, facts),
         evidence={name: forecast.evidence for name, forecast in forecasts.items()},
         domains=domains,
         incidents=incidents,

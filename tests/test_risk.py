@@ -315,8 +315,11 @@ def test_the_ranking_puts_facts_first_and_the_unknown_last() -> None:
 
 def test_headroom_is_counted_from_the_reported_limit_or_else_the_boards() -> None:
     window = flat_window(2, extra={Signal.GPU_MAX_OPERATING_LIMIT: 83.0, Signal.MEMORY_TEMPERATURE: 70.0})
-    found = headroom(make_history(window))
+    lost = nothing(2)
+    found = headroom(make_history(window), lost)
     assert found["gpu"].tolist() == [23.0, 23.0]
     assert found["memory"].tolist() == [25.0, 25.0]  # an H100's memory may run at 95
-    silent = headroom(make_history(flat_window(1, extra={Signal.GPU_TEMPERATURE: NAN})))
+    silent = headroom(make_history(flat_window(1, extra={Signal.GPU_TEMPERATURE: NAN})), nothing(1))
     assert np.isnan(silent["gpu"]).all()
+    lost.lost_s[1] = 1.0
+    assert np.isnan(headroom(make_history(window), lost)["gpu"]).tolist() == [False, True]

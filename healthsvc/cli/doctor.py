@@ -84,8 +84,10 @@ def report(found: "Checkup", columns: int | None = None) -> str:
         out.print()
     _print_table(out, "GPUs", [{k: v or "-" for k, v in vars(kind).items()} for kind in found.kinds])
     _print_table(out, "Signals", [signal_row(facts, survey.gpus) for facts in survey.signals])
-    out.print("Metrics, and in which unit they were read")
-    for line in metric_lines(survey.signals):
+    told = metric_lines(survey.signals)
+    if told:
+        out.print("Metrics, and in which unit they were read")
+    for line in told:
         out.print(_hanging(f"  {line}", out.width, "    "))
     written = out.file
     assert isinstance(written, io.StringIO)  # noqa: S101 - given above
@@ -255,7 +257,7 @@ def document(found: "Checkup") -> dict[str, Any]:
                 "reporting": facts.count,
                 "since": None if facts.since_s is None else rfc3339(facts.since_s),
                 "missing_ratio": None if facts.missing_ratio is None else round(facts.missing_ratio, 6),
-                "metrics": [vars(metric) for metric in facts.metrics],
+                "metrics": [{k: v for k, v in vars(m).items() if k != "signal"} for m in facts.metrics],
                 "rejected": dict(facts.rejected),
             }
             for facts in survey.signals

@@ -1,6 +1,6 @@
 """`healthsvc train` and `healthsvc score`: one-off runs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sized
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +21,7 @@ from healthsvc.cli.common import (
     plain_errors,
     show,
 )
+from healthsvc.config import SettingsError
 
 if TYPE_CHECKING:
     from healthsvc.engine.service import Service
@@ -38,6 +39,7 @@ def train(
     """Read the history into the ledger, train every forecaster once, and keep what was learned."""
     with _opened(config, prometheus_url, recorded, state_dir, at) as (service, now_s):
         state = service.train_once(now_s)
+        _require_gpus(next(iter(state.values()))["device_id"], service)
     from healthsvc.fleet import rfc3339
 
     rows = [
@@ -59,6 +61,7 @@ def score(
     """Score the fleet once and print the most urgent GPUs. Exit code 1 if any is at watch or above."""
     with _opened(config, prometheus_url, recorded, state_dir, at) as (service, now_s):
         snapshot = service.score_once(now_s)
+        _require_gpus(snapshot.report.gpus, service)
     from healthsvc.fleet import rfc3339
 
     rows = _score_rows(snapshot, limit)
@@ -82,6 +85,14 @@ def _opened(
         settings = chosen_settings(config, prometheus_url, recorded, state_dir)
         with open_service(settings, progress=Bar()) as (service, _):
             yield service, moment(at, "--at") or history_end_s(service.source, datetime.now(UTC).timestamp())
+
+
+def _require_gpus(gpus: Sized, service: "Service") -> None:
+    """Raises SettingsError if there are none: a fleet that nobody sees is not a healthy one."""
+    from healthsvc.engine.historian import NO_GPU_CURE
+
+    if not len(gpus):
+        raise SettingsError(f"{service.source.name}: no GPU in its history; {NO_GPU_CURE}")
 
 
 def _score_rows(snapshot: "Snapshot", limit: int) -> list[dict[str, Any]]:

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from healthsvc.fleet import FleetWindow, GpuId, PlaceSeries, Signal, frozen_array
 from healthsvc.fleet.boards import beyond_board
-from healthsvc.fleet.survey import ForecasterFacts, MetricFacts, SignalFacts, Survey
-from healthsvc.telemetry.source import RawGrid, Reading
+from healthsvc.fleet.survey import ForecasterFacts, Reading, SignalFacts, Survey
+from healthsvc.telemetry.source import RawGrid
 
 # Exporters since 4.8.2 have no series for these before the first event: one GPU's series proves that it is enabled.
 BORN_BY_EVENT = frozenset({Signal.XID})
@@ -122,7 +122,7 @@ def _laid(values: Mapping[Signal, NDArray[Any]], environment: Mapping[Signal, Pl
 def _signals(
     laid: Laid,
     since_s: Mapping[Signal, float],
-    metrics: Mapping[Signal, tuple[MetricFacts, ...]],
+    metrics: Mapping[Signal, tuple[Reading, ...]],
     rejected: Mapping[Signal, Mapping[str, int]],
 ) -> tuple[SignalFacts, ...]:
     """Every signal that anything is known of, in the order of the catalogue of signals."""
@@ -157,11 +157,11 @@ def _missing_ratio(values: NDArray[Any]) -> float | None:
     return float(1.0 - known.sum() / expected)
 
 
-def _metrics(readings: Sequence[Reading]) -> dict[Signal, tuple[MetricFacts, ...]]:
-    told: defaultdict[Signal, list[MetricFacts]] = defaultdict(list)
-    for r in readings:
-        told[r.signal].append(MetricFacts(r.metric, r.generation, r.unit, r.why, r.conflict, r.gpus))
-    return {signal: tuple(facts) for signal, facts in told.items()}
+def _metrics(readings: Sequence[Reading]) -> dict[Signal, tuple[Reading, ...]]:
+    told: defaultdict[Signal, list[Reading]] = defaultdict(list)
+    for reading in readings:
+        told[reading.signal].append(reading)
+    return {signal: tuple(each) for signal, each in told.items()}
 
 
 def _by_signal(rejected: Mapping[tuple[Signal, str], int]) -> dict[Signal, dict[str, int]]:
@@ -177,7 +177,7 @@ class SurveyKeeper:
 
     readers: tuple[Reader, ...]
     _rejected: Counter[tuple[Signal, str]] = field(default_factory=Counter, init=False)
-    _metrics: dict[Signal, tuple[MetricFacts, ...]] = field(default_factory=dict, init=False)
+    _metrics: dict[Signal, tuple[Reading, ...]] = field(default_factory=dict, init=False)
     _since_s: dict[Signal, float] = field(default_factory=dict, init=False)
     _newest_s: float = field(default=-np.inf, init=False)
     _incomplete: bool = field(default=False, init=False)

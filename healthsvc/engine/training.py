@@ -64,7 +64,8 @@ class Training:
     def train(self, memory: FleetMemory) -> None:
         """Fit every forecaster and put the arrays on the shelf; a disk that refuses costs only the next start.
 
-        Days of which the source said that something was missing are left out, and that is said.
+        Of an empty fleet nothing is learned: no shelf keeps it, and whoever appears is learned in the next cycle. Days
+        of which the source said that something was missing are left out, and that is said.
         """
         began_s = time.monotonic()
         if memory.partial_days:
@@ -72,6 +73,8 @@ class Training:
             cure = "mend what the source warns of; the days are read again at the next start, recent ones every night"
             log.warning("days left out of training: the source gave only a part of them", days=left_out, cure=cure)
         self.state = self.scorer.train(memory.trusted())
+        if not memory.gpus:
+            return
         self.as_of_s = memory.now_s
         self.self_metrics.stage_took("train", time.monotonic() - began_s)
         for name, spec in self._specs().items():

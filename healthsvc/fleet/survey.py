@@ -11,12 +11,13 @@ Readiness = Literal["ready", "degraded", "starved"]
 
 
 @dataclass(frozen=True)
-class MetricFacts:
-    """One exporter metric that was read as a signal: in which unit and why, on how many GPUs.
+class Reading:
+    """How one metric was read as one signal: in which unit, and why (its name, or what its values prove).
 
-    conflict: its values contradict its name; `why` says what was done.
+    conflict: the values contradict the name; `why` then says what was done. gpus: that had samples of it.
     """
 
+    signal: Signal
     metric: str
     generation: str
     unit: str
@@ -39,7 +40,7 @@ class SignalFacts:
     count: int
     since_s: float | None
     missing_ratio: float | None
-    metrics: tuple[MetricFacts, ...] = ()
+    metrics: tuple[Reading, ...] = ()
     rejected: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from healthsvc.fleet import GpuId, Placement, PlaceSeries, Sighting, Signal, Workload
+from healthsvc.fleet.survey import Reading
 
 # Why a sample is no measurement; published as the label `reason`, so the words are closed.
 REASONS = (
@@ -34,22 +35,6 @@ class SourceError(Exception):
     def __init__(self, where: str, what: str, cure: str, *, permanent: bool = False) -> None:
         super().__init__(f"{where}: {what}. {cure}")
         self.where, self.what, self.cure, self.permanent = where, what, cure, permanent
-
-
-@dataclass(frozen=True)
-class Reading:
-    """How one metric was read as one signal: in which unit, and why (its name, or what its values prove).
-
-    conflict: the values contradict the name; `why` then says what was done. gpus: that had samples of it.
-    """
-
-    signal: Signal
-    metric: str
-    generation: str
-    unit: str
-    why: str
-    conflict: bool
-    gpus: int
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,11 @@ from healthsvc.engine.shipped import load_priors
 from healthsvc.engine.survey import Reader, SurveyKeeper, readiness, survey_of
 from healthsvc.fleet import DAY_S, FleetWindow, GpuId, Signal
 from healthsvc.fleet.boards import beyond_board
-from healthsvc.fleet.survey import Survey
+from healthsvc.fleet.survey import Reading, Survey
 from healthsvc.forecasters import shipped_domain_forecasters, shipped_forecasters
 from healthsvc.store import Journal, sqlite_url
 from healthsvc.telemetry.catalogue.rows import CLASSIC
-from healthsvc.telemetry.source import RawGrid, Reading
+from healthsvc.telemetry.source import RawGrid
 from tests import naive
 from tests.engine.recordings import START_S, STEP_S
 from tests.engine.sources import steady_source

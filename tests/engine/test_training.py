@@ -17,6 +17,7 @@ from healthsvc.fleet import DAY_S, Arrays, FleetHistory
 from healthsvc.forecasters.device_loss import DeviceLoss
 from healthsvc.publish.self_metrics import SelfMetrics
 from healthsvc.store import Ledger, Shelf
+from healthsvc.telemetry.source import RawGrid
 from tests.engine.recordings import START_S, STEP_S, settings_for
 from tests.engine.sources import steady_source
 from tests.histories import make_gpus
@@ -34,11 +35,15 @@ class Unteachable(DeviceLoss):
         raise ZeroDivisionError("a mistake of ours")
 
 
+def ignore(raw: RawGrid) -> None:
+    """Nobody listens."""
+
+
 @pytest.fixture
 def memory(tmp_path: Path) -> FleetMemory:
     source = steady_source(make_gpus(4), START_S, START_S + DAY_S, STEP_S)
     ledger = Ledger(tmp_path / "ledger", definitions())
-    return recall(source, ledger, START_S + DAY_S / 2, settings_for(tmp_path), None, lambda raw: None)
+    return recall(source, ledger, START_S + DAY_S / 2, settings_for(tmp_path), None, ignore)
 
 
 def training_in(folder: Path) -> Training:
@@ -106,6 +111,16 @@ def test_a_first_training_that_fails_is_tried_again_an_hour_later(memory: FleetM
     assert not training.attempt(memory)
     assert not training.due(memory.now_s + AGAIN_AFTER_S - 60)
     assert training.due(memory.now_s + AGAIN_AFTER_S)
+
+
+def test_nothing_is_learned_of_an_empty_fleet_and_whoever_appears_is_learned_at_once(tmp_path: Path) -> None:
+    """A first start with a wrong selector, say: its empty arrays must not be in service for the day after."""
+    source = steady_source((), START_S, START_S + DAY_S, STEP_S)
+    empty = recall(source, Ledger(tmp_path, definitions()), START_S + DAY_S / 2, settings_for(tmp_path), None, ignore)
+    training = training_in(tmp_path)
+    assert training.attempt(empty)
+    assert training.due(empty.now_s + 60)
+    assert not training_in(tmp_path).load(empty.now_s + 60)
 
 
 def test_a_shelf_that_refuses_costs_only_the_next_start(memory: FleetMemory, tmp_path: Path) -> None:

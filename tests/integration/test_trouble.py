@@ -12,7 +12,7 @@ from healthsvc.config import Settings
 from healthsvc.engine.build import Replay
 from tests import servers
 from tests.integration.drill import STEP_S, replay, settings_of
-from tests.integration.running import Inside, eventually, inside
+from tests.integration.running import Inside, eventually, inside, run_program
 from tests.integration.surroundings import DAY_S, ends_today, scrape_config, standing, started
 
 
@@ -105,6 +105,10 @@ def test_a_fleet_that_appears_while_the_service_runs_is_judged_within_a_cycle_or
         inside(live(tmp_path, prometheus.url)) as service,
     ):
         eventually("a complaint", lambda: "no GPU" in service.unready())
+        for command in ("score", "train"):  # which end: silence must not look like health to a script
+            ended = run_program(command, "--prometheus-url", prometheus.url, folder=tmp_path)
+            assert (ended.returncode, ended.stdout) == (2, "")
+            assert "no GPU in its history; check prometheus.url and prometheus.selector" in ended.stderr
         httpserver.clear()
         httpserver.expect_request("/metrics").respond_with_data(exporter_page(range(4)), content_type="text/plain")
         eventually("a report", lambda: service.metrics().count("healthsvc_gpu_band{") == 4, 40)

@@ -3,12 +3,14 @@
 from typing import Any
 
 from healthsvc.fleet import Signal
-from healthsvc.fleet.survey import ForecasterFacts, MetricFacts, SignalFacts, Survey
+from healthsvc.fleet.survey import ForecasterFacts, Reading, SignalFacts, Survey
 from healthsvc.publish.board import Board, ServiceStatus
 from tests.publish.asks import app_of, get, ready_board
 
 PATH = "/api/v1/signals"
-METRIC = MetricFacts("DCGM_FI_DEV_POWER_USAGE", "dcgm-exporter classic", "watts", "the name says watts", False, 3)
+METRIC = Reading(
+    Signal.POWER, "DCGM_FI_DEV_POWER_USAGE", "dcgm-exporter classic", "watts", "the name says watts", False, 3
+)
 SURVEY = Survey(
     1_790_000_000.0,
     1_790_000_180.0,
@@ -36,7 +38,7 @@ def asked() -> dict[str, Any]:
 def test_signals_come_with_units_gaps_and_rejections() -> None:
     power, inlet = asked()["signals"]
     assert (power["signal"], power["layer"], power["reporting"], power["missing"]) == ("power_watts", "gpu", 3, 0.25)
-    assert power["metrics"] == [vars(METRIC)]
+    assert power["metrics"] == [{name: value for name, value in vars(METRIC).items() if name != "signal"}]
     assert power["rejected"] == {"out_of_range": 2}
     assert power["since"] == "2026-09-10T00:26:40.000Z"
     assert (inlet["since"], inlet["missing"]) == (None, None)  # unknown is null

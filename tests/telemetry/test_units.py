@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from healthsvc.fleet import Signal
+from healthsvc.fleet.survey import Reading
 from healthsvc.telemetry.framing.read_memory import ReadMemory
 from healthsvc.telemetry.framing.units import UNITS, prove_slope, slopes, split_share
-from healthsvc.telemetry.source import RawGrid, Reading
+from healthsvc.telemetry.source import RawGrid
 from tests import naive
 from tests.telemetry.framed import GPU, OTHER, Pairs, grid, line, of, samples
 

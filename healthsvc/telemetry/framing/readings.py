@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from healthsvc.fleet.survey import Reading
 from healthsvc.telemetry.catalogue.rows import Row
 from healthsvc.telemetry.framing.units import Unit
-from healthsvc.telemetry.source import Reading
 
 
 @dataclass

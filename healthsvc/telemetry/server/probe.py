@@ -53,7 +53,7 @@ def find_backend(settings: PrometheusSettings, url: str, ask: Ask) -> Backend:
     if isinstance(build, dict):
         flavour, version = _named(build, answer.headers), str(build.get("version", ""))
         profile = PROFILES[flavour]
-        told = f"its build information: {build.get('application', '')} {version}".rstrip()
+        told = " ".join(filter(None, ("its build information:", build.get("application"), version)))
         return Backend(profile, _with_prefix(profile, url, ask), version, told)
     return _by_a_query(url, ask)
 
