@@ -11,9 +11,9 @@ from healthsvc.engine.memory import FleetMemory
 from healthsvc.engine.progress import Progress
 from healthsvc.engine.recall import recall
 from healthsvc.features.cadence import too_fine
-from healthsvc.fleet import Placement
+from healthsvc.fleet import Placement, day_name
 from healthsvc.store import Ledger
-from healthsvc.telemetry.source import RawGrid, Source
+from healthsvc.telemetry.source import RawGrid, Source, SourceError
 
 log = structlog.get_logger()
 NO_GPU_CURE = "check prometheus.url and prometheus.selector, and that the GPU exporter is scraped"
@@ -60,14 +60,31 @@ class Historian:
             log.warning("no GPU history found", source=self.source.name, cure=NO_GPU_CURE)
             return
         todo = days_to_walk(self.ledger, now_s, days or self.settings.history.train_days, span[0])
+        kept, refused = frozenset(self.ledger.days()), False
         with self.progress.task("reading history", len(todo), "days") as advance:
             for done, day in enumerate(todo):
                 if self.stopping():
                     return
                 self.on_walk(done, len(todo))
-                self.digest(day, now_s)
+                refused = self._walk_day(day, now_s, kept, refused)
                 advance()
         self.on_walk(len(todo), len(todo))
+
+    def _walk_day(self, day: int, now_s: float, kept: frozenset[int], refused: bool) -> bool:
+        """Read one day; whether the source has refused one that is in the ledger and was only to be read again.
+
+        Such a day must not keep the service from its work, nor, each with its retries, those behind it.
+        """
+        if refused and day in kept:
+            return True
+        try:
+            self.digest(day, now_s)
+        except SourceError as failure:
+            if day not in kept:
+                raise
+            log.warning("day not read again yet", day=day_name(day), what=failure.what, cure=failure.cure)
+            return True
+        return refused
 
     def digest(self, day: int, now_s: float) -> None:
         """Read one finished day into the ledger."""

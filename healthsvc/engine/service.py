@@ -18,9 +18,8 @@ from healthsvc.engine.partial import RETRIED_DAYS
 from healthsvc.engine.progress import Progress
 from healthsvc.engine.survey import SurveyKeeper
 from healthsvc.engine.training import Training
-from healthsvc.fleet import GPU_SIGNALS, MINUTE_S, Arrays, Incident, Placement, Snapshot, day_name
-from healthsvc.publish.alertmanager import MISSED_CYCLES
-from healthsvc.publish.board import Board
+from healthsvc.fleet import GPU_SIGNALS, HOUR_S, MINUTE_S, Arrays, Incident, Placement, Snapshot, day_name
+from healthsvc.publish.board import MISSED_CYCLES, Board
 from healthsvc.publish.exposition import MetricsPage
 from healthsvc.publish.metrics import render_fleet
 from healthsvc.publish.self_metrics import SelfMetrics
@@ -54,7 +53,8 @@ class Service:
     _historian: Historian = field(init=False)
     _surveyor: SurveyKeeper = field(init=False)
     _doubts: set[str] = field(default_factory=set, init=False)  # what made a read of this cycle incomplete
-    _late_days: list[int] = field(default_factory=list, init=False)  # to read again, oldest first
+    _late_days: list[int] = field(default_factory=list, init=False)  # to read again, the last one next
+    _late_from_s: float = field(default=-float("inf"), init=False)
     _incidents: tuple[Incident, ...] = field(default=(), init=False)  # of the run before, for the first cycle
 
     def __post_init__(self) -> None:
@@ -98,6 +98,7 @@ class Service:
                 memory.advance(self.source, now_s, self._on_read)
             self._maintain(memory)
             self._cycle(memory)
+            self._read_late_day(memory)
         except SourceError as failure:
             self.self_metrics.failed("read")
             log.error("cycle missed", missed=missed + 1, where=failure.where, what=failure.what, cure=failure.cure)
@@ -165,7 +166,6 @@ class Service:
                 late = self.ledger.incomplete_days(memory.now_s)
                 self._late_days = [each for each in late if day - RETRIED_DAYS <= each < day]
                 self.ledger.drop_before(day - LEDGER_DAYS)
-            self._read_late_day(memory)
         except StoreError as failure:
             self.self_metrics.failed("ledger")
             log.error("day not written; it stays in memory and is tried again", error=str(failure))
@@ -173,20 +173,20 @@ class Service:
             self.training.attempt(memory)
 
     def _read_late_day(self, memory: FleetMemory) -> None:
-        """The newest late day, one a cycle; one that the source refuses is tried again in the next cycle.
-
-        Raises StoreError.
-        """
-        if not self._late_days:
+        """The newest late day, one a cycle and after its report; if it cannot be had, the one before it an hour later."""
+        if not self._late_days or memory.now_s < self._late_from_s:
             return
+        day = self._late_days.pop()
         try:
             with self._timed("late_day"):
-                self._historian.read_again(self._late_days[-1], memory)
-        except SourceError as failure:
+                self._historian.read_again(day, memory)
+        except (SourceError, StoreError) as failure:
             self.self_metrics.failed("late_day")
             log.warning("late day not read again yet", where=failure.where, what=failure.what, cure=failure.cure)
+            self._late_days.insert(0, day)
+            self._late_from_s = memory.now_s + HOUR_S
             return
-        log.info("late day read again", day=self._late_days.pop())
+        log.info("late day read again", day=day_name(day))
 
     def _cycle(self, memory: FleetMemory) -> None:
         """Score, decide, publish."""

@@ -15,13 +15,13 @@ import urllib3
 
 from healthsvc.alerts import Alert
 from healthsvc.config import AlertmanagerSettings
+from healthsvc.publish.board import MISSED_CYCLES
 from healthsvc.publish.times import timestamp
 
 BATCH = 1000
 RESOLVED_RESENT_S = 300.0  # Alertmanager's own documentation asks for it
 MOST_PARTS = 64  # requests spent on finding the bad alerts of one push
 MOST_SUSPECTS = 100  # alerts remembered as bad and sent apart
-MISSED_CYCLES = 3
 REFUSED = (400, 422)
 READ_BYTES = 64 * 2**10  # of an answer: a refusal says why, the rest is not waited for
 log = structlog.get_logger()

@@ -7,6 +7,8 @@ from healthsvc.alerts.state import AlertState
 from healthsvc.fleet import Snapshot
 from healthsvc.fleet.survey import Survey
 
+MISSED_CYCLES = 3  # after so many the last report is too old to be shown as if it were of now
+
 
 @dataclass(frozen=True)
 class ServiceStatus:

@@ -9,7 +9,7 @@ from fastapi.responses import PlainTextResponse, RedirectResponse, Response
 from fastapi_offline import FastAPIOffline
 
 from healthsvc import __version__
-from healthsvc.publish.board import Board
+from healthsvc.publish.board import MISSED_CYCLES, Board
 from healthsvc.publish.exposition import MetricsPage
 from healthsvc.publish.models import (
     AlertsAnswer,
@@ -26,7 +26,6 @@ from healthsvc.publish.signal_views import signals_answer
 from healthsvc.publish.times import timestamp
 from healthsvc.publish.views import SnapshotView, alert_model, held_model
 
-MISSED_CYCLES = 3
 MOST_A_PAGE = 1000
 LEAST_HEARTBEAT_S = 60.0
 

@@ -3,7 +3,8 @@
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -27,7 +28,7 @@ from healthsvc.telemetry.server.probe import Backend
 from healthsvc.telemetry.server.prometheus_api import PrometheusApi
 from healthsvc.telemetry.server.sharding import Shard, shards
 from healthsvc.telemetry.server.surroundings import Surroundings
-from healthsvc.telemetry.source import RawGrid
+from healthsvc.telemetry.source import RawGrid, SourceError
 
 NAMES_FRESH_S = 300.0  # a first XID brings a new metric: it must not wait long
 CLOCK_AHEAD_S = 60.0  # a difference between the server's clock and ours that is told
@@ -37,12 +38,14 @@ _EXPORTERS_OWN = frozenset({"job", "instance"})  # matchers on these name the GP
 
 @dataclass(frozen=True)
 class _Names:
-    """Metric names of a stretch of history, and until when (monotonic clock) they are believed."""
+    """Metric names of a stretch of history, until when (monotonic clock) they are believed, and the doubts about them:
+    a metric that a partial list lacks is not asked for, so every read that goes by the list is incomplete."""
 
     names: frozenset[str] = frozenset()
     start_s: float = np.inf
     end_s: float = -np.inf
     until_s: float = -np.inf
+    warnings: frozenset[str] = frozenset()
 
     def hold(self, start_s: float, end_s: float) -> bool:
         return bool(self.names) and self.start_s <= start_s and end_s <= self.end_s and time.monotonic() < self.until_s
@@ -87,14 +90,25 @@ class PrometheusSource:
             # As far back as the server may be asked at once: a walk through the past then asks seldom.
             start = min(start_s, end - self.backend.profile.index_reach_s)
             names = self._api.metric_names(start, end)
-            self._heard |= self._api.overheard()
-            self._names = _Names(names, start, end, time.monotonic() + NAMES_FRESH_S)
+            doubts = frozenset(self._api.overheard())
+            self._names = _Names(names, start, end, time.monotonic() + NAMES_FRESH_S, doubts)
+        self._heard |= self._names.warnings
         return self._names.names
 
     def discover(self, start_s: float, end_s: float) -> tuple[GpuId, ...]:
         """Every GPU with a liveness or XID sample in [start, end], in order of device_id. Raises SourceError."""
-        found = self._discover(start_s, end_s)
+        with self._forgetting():
+            found = self._discover(start_s, end_s)
         return tuple(found[device].gpu for device in sorted(found))
+
+    @contextmanager
+    def _forgetting(self) -> Iterator[None]:
+        """What was heard on the way to an answer that never came is no warning about the next one."""
+        try:
+            yield
+        except SourceError:
+            self._heard = set()
+            raise
 
     def _discover(self, start_s: float, end_s: float) -> dict[str, Found]:
         names = self.metrics(start_s, end_s)
@@ -140,7 +154,10 @@ class PrometheusSource:
         warnings are those of this read and of every discovery since the last one: a partial answer there loses GPUs.
         Any of them makes the grid incomplete. A server whose clock is off is told of once, without that.
         """
-        step_s = step_of(times_s, step_s, MINUTE_S)
+        with self._forgetting():
+            return self._read(times_s, gpus, step_of(times_s, step_s, MINUTE_S))
+
+    def _read(self, times_s: NDArray[np.float64], gpus: Sequence[GpuId] | None, step_s: float) -> RawGrid:
         start_s, end_s = float(times_s[0]) - step_s, float(times_s[-1])
         if gpus is None:
             found = self._discover(start_s, end_s)

@@ -232,6 +232,10 @@ def test_a_day_read_again_is_what_a_restart_would_read(
     late = START_DAY + 7
     ledger = backfilled(patchy, tmp_path, range(START_DAY + 5, START_DAY + 9))
     memory = remember(patchy, ledger, START_S + 9.2 * DAY_S)
+    # In another order than the ledger's, as a roster is that newcomers have joined at its end.
+    backwards = np.arange(len(memory.gpus))[::-1].astype(np.intp)
+    memory.roster = memory.roster.take(backwards)
+    memory._renumber(backwards)
     digest_day(tiny, ledger, late, memory.now_s, STEP_S, 1024, tiny.placement())
     memory.replace_day(late, *ledger.read(late, late))
     column = memory.finished.days.tolist().index(late)
@@ -315,6 +319,24 @@ def test_a_day_keeps_what_a_gpu_did_that_left_before_its_end(device: str, slot: 
         for log, e in ((one, events), (other, others))
     ]
     assert told[0] == told[1]
+
+
+def test_what_a_gpu_did_after_midnight_is_kept_when_an_outage_hides_the_midnight(tmp_path: Path) -> None:
+    """One step over midnight finishes the day and lets the swapped GPU go, with half an hour of the new day."""
+    midnight_s = START_S + DAY_S
+    gpus = (gpu("a"), gpu("old", "bus-1"), gpu("new", "bus-1"))
+    until_s = midnight_s + 1800.0
+    source = steady_source(
+        gpus, START_S, START_S + 3 * DAY_S, STEP_S, {"old": (-np.inf, until_s), "new": (until_s, np.inf)}
+    )
+    ledger = Ledger(tmp_path, definitions())
+    memory = recall(source, ledger, midnight_s - HOUR_S, settings_for(tmp_path), None, ignore)
+    memory.advance(source, midnight_s + HOUR_S, ignore)
+    assert memory.finish_days(ledger) == [START_DAY]
+    run(memory, source, ledger, START_S + 2 * DAY_S + STEP_S)
+    second, _ = ledger.read(START_DAY + 1, START_DAY + 1)
+    exposure = dict(zip([g.device_id for g in second.gpus], second.exposure_h[:, 0].tolist(), strict=True))
+    assert exposure == pytest.approx({"a": 24.0, "old": 0.5, "new": 23.5})
 
 
 def test_a_swapped_gpu_leaves_and_the_newcomer_inherits_nothing(ledger: Ledger) -> None:

@@ -19,7 +19,7 @@ from healthsvc.engine.service import LEDGER_DAYS, Service
 from healthsvc.engine.shipped import class_priors, load_priors
 from healthsvc.engine.training import Training
 from healthsvc.features.daily import definitions
-from healthsvc.fleet import DAY_S, GpuId, Incident
+from healthsvc.fleet import DAY_S, HOUR_S, GpuId, Incident
 from healthsvc.publish.board import Board
 from healthsvc.publish.exposition import MetricsPage
 from healthsvc.publish.self_metrics import SelfMetrics
@@ -34,7 +34,10 @@ GPUS = make_gpus(4)
 
 @dataclass
 class LateSource(ArraySource):
-    """Half of the samples of day 1 arrive only in day 2; then the first `refusals` reads of that day fail."""
+    """Half of the samples of day 1 arrive only in day 2; then the first `refusals` reads of that day fail.
+
+    reads_again: the data time of each such read.
+    """
 
     refusals: int = 0
     reads_again: list[float] = field(default_factory=list)
@@ -47,7 +50,7 @@ class LateSource(ArraySource):
         self.newest_s = max(self.newest_s, float(times_s[-1]))
         late = (times_s > START_S + DAY_S) & (times_s <= START_S + 2 * DAY_S)
         if arrived and late.any():
-            self.reads_again.append(float(times_s[0]))
+            self.reads_again.append(self.newest_s)
             if len(self.reads_again) <= self.refusals:
                 raise SourceError(self.name, "is busy", "Wait")
         raw = super().read(times_s, gpus, step_s)
@@ -94,9 +97,9 @@ def steady(days: int) -> ArraySource:
 
 @pytest.mark.parametrize("refusals", [0, 2])
 def test_samples_that_came_late_reach_the_ledger_and_the_memory(refusals: int, ran: Callable[..., Service]) -> None:
-    """A server that refuses the second reading costs no cycle and no retry."""
+    """A server that refuses the second reading costs no cycle: it is asked again an hour later."""
     source = LateSource(**vars(steady(4)), refusals=refusals)
-    service = ran(source, 1.95, 3.02)
+    service = ran(source, 1.95, 3.02 + refusals / 24)
     daily, _ = service.ledger.read(START_DAY + 1, START_DAY + 1)
     np.testing.assert_allclose(daily.completeness, 1.0)
     snapshot = service.board.snapshot
@@ -104,6 +107,7 @@ def test_samples_that_came_late_reach_the_ledger_and_the_memory(refusals: int, r
     column = snapshot.history.daily.days.tolist().index(START_DAY + 1)
     np.testing.assert_allclose(snapshot.history.daily.completeness[:, column], 1.0)
     assert len(source.reads_again) > refusals
+    assert (np.diff(source.reads_again[: refusals + 1]) >= HOUR_S).all()
     assert (f'healthsvc_failures_total{{stage="late_day"}} {refusals}.0' in metrics(service)) == (refusals > 0)
     assert service.board.status.missed_cycles == 0
     assert 'stage="read"' not in metrics(service)

@@ -37,6 +37,9 @@ class KnownDevices:
             if known is None:
                 self.found[device] = fresh[device] = one
                 continue
+            if one == known:
+                fresh[device] = known
+                continue
             gpu = completed(one.gpu, known.gpu) if same_place(one.gpu, known.gpu) else one.gpu
             gpu = known.gpu if gpu == known.gpu else gpu
             fresh[device] = replace(one, gpu=gpu)
