@@ -1,9 +1,10 @@
 """CPU and memory of score cycles on a fleet in memory; one line of JSON. Memory is the peak of the process.
 
 A whole cycle: one new column a signal -> increments -> memory -> four forecasts -> facts, incidents, fusion -> alerts
--> the bytes of /metrics. `fresh` has new events in the column, so everything is forecast anew; `ordinary` has none, so
-the hour's slow forecasts stand; `ten_minute` is a fresh one that ends a ten-minute window: summaries and today's row of
-the ledger are renewed as well. They run in a thread, as in `healthsvc serve`: what malloc does depends on it.
+-> the bytes of /metrics, and the survey of the telemetry. `fresh` has new events in the column, so that what reads
+events is forecast anew; `ordinary` has none, so the hour's slow forecasts stand; `ten_minute` is a fresh one that ends
+a ten-minute window: summaries and today's row of the ledger are renewed as well. They run in a thread, as in
+`healthsvc serve`: what malloc does depends on it.
 """
 
 import argparse
@@ -30,6 +31,7 @@ from healthsvc.engine.memory import FleetMemory
 from healthsvc.engine.roster import Roster
 from healthsvc.engine.scoring import make_scorer
 from healthsvc.engine.shipped import class_priors, load_priors
+from healthsvc.engine.survey import SurveyKeeper
 from healthsvc.features.windows import WINDOW_S, inlet_by_gpu, summarise
 from healthsvc.fleet import Arrays, Band, GpuId, Placement, Signal, Snapshot
 from healthsvc.publish.metrics import render_fleet
@@ -104,6 +106,7 @@ class Cycles:
         documents = load_priors()
         priors = class_priors(documents)
         self.scorer, self.source = make_scorer(documents, priors), Prepared()
+        self.keeper = SurveyKeeper((*self.scorer.forecasters, *self.scorer.domain_forecasters))
         self.policy = alert_policy(priors, bench.STEP_S)
         self.alerts = AlertState()
         self.snapshot: Snapshot | None = None
@@ -122,6 +125,7 @@ class Cycles:
         self.snapshot = self.scorer.score(self.state, history, self.snapshot, bench.NOW_S)
         self.alerts = decide(self.alerts, self.snapshot.report, now_s, self.policy).state
         render_fleet(self.snapshot)
+        self.keeper.survey(self.memory.recent, self.memory.environment)
         return time.process_time() - began
 
 

@@ -3,11 +3,14 @@
 import csv
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import structlog
+from numpy.typing import NDArray
 from typer.testing import CliRunner
 
 from healthsvc.cli import app
@@ -15,11 +18,12 @@ from healthsvc.cli.doctor import document, exact_rows, report
 from healthsvc.engine.doctor import Checkup, check_up
 from healthsvc.engine.shipped import load_priors
 from healthsvc.engine.survey import Reader
-from healthsvc.fleet import DAY_S, Signal
+from healthsvc.fleet import DAY_S, GpuId, Signal
 from healthsvc.forecasters import shipped_domain_forecasters, shipped_forecasters
 from healthsvc.telemetry.catalogue.rows import CLASSIC, DCGM_46, DCGM_49
 from healthsvc.telemetry.imports import ImportSpec, import_files
 from healthsvc.telemetry.server.census import ServerFacts
+from healthsvc.telemetry.source import RawGrid
 from tests.exposition_source import ExpositionSource
 
 FIXTURES = Path(__file__).parent.parent / "data" / "fixtures" / "doctor"
@@ -108,6 +112,52 @@ def test_a_clock_that_is_off_is_a_finding() -> None:
     source.server = ServerFacts("Thanos", "0.37", "its build", 300.0)
     (finding,) = check_up(source, READERS, END_S, 7200.0, 60.0).findings
     assert "+300 s" in finding.text
+
+
+def test_telemetry_that_has_died_is_a_finding_however_well_it_looked() -> None:
+    (finding,) = check_up(source_of("full"), READERS, END_S, 7200.0, 60.0, now_s=END_S + 2 * DAY_S).findings
+    assert finding.urgent
+    assert finding.text.startswith("the newest sample is 2 days old")
+    assert check_up(source_of("full"), READERS, END_S, 7200.0, 60.0, now_s=END_S + 300.0).findings == ()
+
+
+@dataclass
+class Forgetful(ExpositionSource):
+    """Knows of GPUs that it has no sample of any more."""
+
+    def discover(self, start_s: float, end_s: float) -> tuple[GpuId, ...]:
+        here = super().discover(start_s, end_s)
+        gone = tuple(GpuId(f"GPU-gone-{i}", "node-9", str(i)) for i in range(5))
+        return (*here, *gone) if end_s - start_s > DAY_S else here
+
+
+def test_gpus_that_answered_lately_and_do_not_now_are_named() -> None:
+    source = Forgetful.of(FIXTURES / "full.prom", START_S, END_S)
+    (finding,) = check_up(source, READERS, END_S, 7200.0, 60.0).findings
+    assert finding.urgent
+    assert finding.text == (
+        "5 of 7 GPUs of the last 7 days gave no sample in the last 10 min: node-9/0, node-9/1, node-9/2 and 2 more"
+    )
+
+
+@dataclass
+class Doubtful(ExpositionSource):
+    """Gives half of every second sample, and says that it is only a part."""
+
+    def read(
+        self, times_s: NDArray[np.float64], gpus: Sequence[GpuId] | None = None, step_s: float | None = None
+    ) -> RawGrid:
+        raw = super().read(times_s, gpus, step_s)
+        raw.values[Signal.POWER][:, 1::5] = np.nan
+        return replace(raw, incomplete=True, warnings=("store-1 unavailable",))
+
+
+def test_an_answer_that_is_only_a_part_is_urgent_and_missing_samples_are_told() -> None:
+    found = check_up(Doubtful.of(FIXTURES / "full.prom", START_S, END_S), READERS, END_S, 7200.0, 60.0).findings
+    assert [(finding.urgent, finding.text) for finding in found] == [
+        (True, "the source warns: store-1 unavailable"),
+        (False, "power_watts: 20 % of the samples are missing"),
+    ]
 
 
 def test_a_metric_is_there_since_it_was_first_seen() -> None:

@@ -51,8 +51,10 @@ def doctor(
         source, priors = open_source(settings), load_priors()
         readers: tuple[Reader, ...] = (*shipped_forecasters(priors), *shipped_domain_forecasters(priors))
         step_s = getattr(source, "step_s", settings.cycle.step_s)
-        end_s = moment(at, "--at") or history_end_s(source, datetime.now(UTC).timestamp())
-        found = check_up(source, readers, whole(end_s, step_s), hours * HOUR_S, step_s)
+        wall_s = datetime.now(UTC).timestamp()
+        end_s = moment(at, "--at") or history_end_s(source, wall_s)
+        now_s = wall_s if at is None and settings.prometheus.url else None
+        found = check_up(source, readers, whole(end_s, step_s), hours * HOUR_S, step_s, now_s)
     if format_ is Format.JSON:
         typer.echo(json.dumps(document(found), indent=2))
     elif format_ is Format.CSV:
@@ -231,6 +233,7 @@ def document(found: "Checkup") -> dict[str, Any]:
         "history": [rfc3339(at_s) for at_s in found.history] if found.history else None,
         "looked_at": [rfc3339(survey.start_s), rfc3339(survey.as_of_s)],
         "gpus": survey.gpus,
+        "silent": survey.silent,
         "incomplete": survey.incomplete,
         "findings": [vars(finding) for finding in found.findings],
         "notes": list(found.notes),

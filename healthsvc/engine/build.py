@@ -30,7 +30,7 @@ from healthsvc.store import Journal, Ledger, Shelf, StateLock, sqlite_url
 from healthsvc.telemetry.prometheus import PrometheusSource
 from healthsvc.telemetry.recorded import RecordedSource
 from healthsvc.telemetry.server.http_session import build_session
-from healthsvc.telemetry.source import Source, SourceError
+from healthsvc.telemetry.source import REASONS, Source, SourceError
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,7 @@ def open_service(
         stack.enter_context(StateLock(directory))
         priors = with_kept_thresholds(directory, class_priors(documents), source_identity(settings))
         journal = stack.enter_context(Journal(sqlite_url(directory)))
-        self_metrics = SelfMetrics()
+        self_metrics = SelfMetrics(reasons=REASONS)
         client = None
         if settings.alertmanager.url:
             session = stack.enter_context(build_session(settings.alertmanager))

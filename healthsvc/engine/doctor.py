@@ -9,15 +9,19 @@ from numpy.typing import NDArray
 
 from healthsvc.engine.counters import lines_for
 from healthsvc.engine.survey import Reader, readiness, reporting, survey_of
-from healthsvc.fleet import GpuId, Signal
+from healthsvc.fleet import DAY_S, LIVENESS, GpuId, Signal
 from healthsvc.fleet.boards import beyond_board
 from healthsvc.fleet.survey import ForecasterFacts, SignalFacts, Survey
+from healthsvc.guidance import duration
 from healthsvc.telemetry.framing.grid import uniform_times
 from healthsvc.telemetry.server.census import GENERATIONS, Exporter, Inspectable, ServerFacts
 from healthsvc.telemetry.source import RawGrid, Source
 
 CLOCK_OFF_S = 60.0
 MISSING_RATIO = 0.1  # of the expected samples, from which it is told
+OLD_S = 600.0  # of a newest sample that is none of now; and how long a GPU that answered before may be silent
+KNOWN_FOR_S = 7 * DAY_S  # whoever answered within that time is expected to answer
+MOST_NAMED = 3
 # Reasons that tell of a fault. A sensor that is not there and a blank are how exporters say that there is nothing.
 USUAL_REASONS = frozenset({"no_sensor", "blank"})
 
@@ -57,11 +61,15 @@ class Checkup:
     enable: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-def check_up(source: Source, readers: Sequence[Reader], end_s: float, window_s: float, step_s: float) -> Checkup:
-    """Look at the window that ends at `end_s`. Raises SourceError."""
+def check_up(
+    source: Source, readers: Sequence[Reader], end_s: float, window_s: float, step_s: float, now_s: float | None = None
+) -> Checkup:
+    """Look at the window that ends at `end_s`. now_s: the time at which the source should still answer; None where its
+    history has ended, or where the past is asked for. Raises SourceError."""
     history = source.span()
     times_s = uniform_times(end_s - window_s, end_s, step_s)
     raw = source.read(times_s, step_s=step_s)
+    known = source.discover(end_s - KNOWN_FOR_S, end_s)
     server, census, first_s = None, dict[str, Exporter](), dict[str, float]()
     if isinstance(source, Inspectable):
         server = source.about()
@@ -75,7 +83,12 @@ def check_up(source: Source, readers: Sequence[Reader], end_s: float, window_s: 
         history,
         kinds_of(raw.gpus, census),
         survey,
-        tuple(sorted(_findings(survey, server, raw.samples), key=lambda finding: not finding.urgent)),
+        tuple(
+            sorted(
+                (*_of_age(end_s, now_s), *_of_silence(raw, known), *_findings(survey, server)),
+                key=lambda finding: not finding.urgent,
+            )
+        ),
         tuple(_notes(survey)),
         what_to_enable(raw, readers, survey, census) if census else {},
     )
@@ -93,7 +106,7 @@ def what_to_enable(
     raw: RawGrid, readers: Sequence[Reader], survey: Survey, census: Mapping[str, Exporter]
 ) -> dict[str, tuple[str, ...]]:
     """Exporter generation -> what brings the signals that the forecasters lack on its GPUs."""
-    ever = frozenset(facts.signal for facts in survey.signals if facts.since_s is not None)
+    ever = frozenset(facts.signal for facts in survey.signals if facts.count or facts.since_s is not None)
     wanted: dict[str, tuple[str, ...]] = {}
     for generation in GENERATIONS:
         rows = [i for i, gpu in enumerate(raw.gpus) if census.get(gpu.device_id, Exporter()).generation == generation]
@@ -125,7 +138,31 @@ def lacking(forecasters: Iterable[ForecasterFacts]) -> frozenset[Signal]:
     return frozenset(signals)
 
 
-def _findings(survey: Survey, server: ServerFacts | None, samples: int) -> Iterable[Finding]:
+def _of_age(end_s: float, now_s: float | None) -> Iterable[Finding]:
+    """Telemetry that has died looks as well as it did in its last hours."""
+    if now_s is not None and now_s - end_s > OLD_S:
+        yield Finding(
+            True, f"the newest sample is {duration(now_s - end_s)} old: see whether the exporters are scraped"
+        )
+
+
+def _of_silence(raw: RawGrid, known: Sequence[GpuId]) -> Iterable[Finding]:
+    """GPUs that answered lately and do not now."""
+    newest = raw.times_s > raw.times_s[-1] - OLD_S
+    values = [grid[:, newest] for signal, grid in raw.values.items() if signal in LIVENESS]
+    alive = np.logical_or.reduce([np.zeros(len(raw.gpus), bool), *((~np.isnan(grid)).any(axis=1) for grid in values)])
+    there = {gpu.device_id for gpu, answers in zip(raw.gpus, alive.tolist(), strict=True) if answers}
+    silent = [gpu for gpu in known if gpu.device_id not in there]
+    if silent and there:
+        names = ", ".join(
+            f"{gpu.hostname}/{gpu.index}" if gpu.hostname else gpu.device_id for gpu in silent[:MOST_NAMED]
+        )
+        more = f" and {len(silent) - MOST_NAMED} more" if len(silent) > MOST_NAMED else ""
+        of = f"{len(silent)} of {len(known)} GPUs of the last 7 days"
+        yield Finding(True, f"{of} gave no sample in the last {duration(OLD_S)}: {names}{more}")
+
+
+def _findings(survey: Survey, server: ServerFacts | None) -> Iterable[Finding]:
     total = survey.gpus
     if not total:
         yield Finding(True, "no GPU has a sample here: check the URL, the selector and the time")
@@ -154,7 +191,7 @@ def _of_signal(facts: SignalFacts) -> Iterable[Finding]:
     if wrong:
         told = ", ".join(f"{count:,} {reason}" for reason, count in wrong.items())
         yield Finding(False, f"{facts.signal.value}: samples rejected: {told}")
-    if facts.missing_ratio is not None and facts.missing_ratio > MISSING_RATIO and facts.signal is not Signal.XID:
+    if facts.missing_ratio is not None and facts.missing_ratio > MISSING_RATIO:
         yield Finding(False, f"{facts.signal.value}: {100 * facts.missing_ratio:.0f} % of the samples are missing")
 
 

@@ -18,7 +18,7 @@ from healthsvc.engine.partial import RETRIED_DAYS
 from healthsvc.engine.progress import Progress
 from healthsvc.engine.survey import SurveyKeeper
 from healthsvc.engine.training import Training
-from healthsvc.fleet import GPU_SIGNALS, HOUR_S, MINUTE_S, Arrays, Incident, Placement, Snapshot, day_name
+from healthsvc.fleet import GPU_SIGNALS, HOUR_S, MINUTE_S, Arrays, Incident, Placement, Signal, Snapshot, day_name
 from healthsvc.publish.board import MISSED_CYCLES, Board
 from healthsvc.publish.exposition import MetricsPage
 from healthsvc.publish.metrics import render_fleet
@@ -28,7 +28,6 @@ from healthsvc.telemetry.source import RawGrid, Source, SourceError
 
 log = structlog.get_logger()
 RETRY_S = 10.0
-NEWEST_COLUMNS = 3  # in which a signal must have a sample to count as reported
 LEDGER_DAYS = 400  # kept: longer than any training looks back, and longer than most servers keep samples
 
 
@@ -162,7 +161,7 @@ class Service:
         """Finished days to the ledger; one late day read again; training when it is due."""
         try:
             for day in memory.finish_days(self.ledger):
-                log.info("day written", day=day)
+                log.info("day written", day=day_name(day))
                 late = self.ledger.incomplete_days(memory.now_s)
                 self._late_days = [each for each in late if day - RETRIED_DAYS <= each < day]
                 self.ledger.drop_before(day - LEDGER_DAYS)
@@ -173,7 +172,7 @@ class Service:
             self.training.attempt(memory)
 
     def _read_late_day(self, memory: FleetMemory) -> None:
-        """The newest late day, one a cycle and after its report; if it cannot be had, the one before it an hour later."""
+        """The newest late day, one a cycle and after its report; if it is refused, the one before it in an hour."""
         if not self._late_days or memory.now_s < self._late_from_s:
             return
         day = self._late_days.pop()
@@ -262,11 +261,12 @@ class Service:
 
     def _measure(self, memory: FleetMemory) -> None:
         self.self_metrics.report_made(memory.now_s)
+        survey = self.board.survey
+        reporting = {facts.signal: facts.count for facts in survey.signals} if survey else {}
         for signal in GPU_SIGNALS:
-            values = memory.recent.values.get(signal)
-            newest = values[:, -NEWEST_COLUMNS:] if values is not None else None
-            seen = 0.0 if newest is None or not len(newest) else float((newest == newest).any(axis=1).mean())
-            self.self_metrics.signal_missing(signal.value, 1.0 - seen)
+            if signal is not Signal.DRIVER_RELOADS:  # derived, not read
+                ratio = reporting.get(signal, 0) / max(len(memory.gpus), 1)
+                self.self_metrics.signal_missing(signal.value, 1.0 - ratio)
 
     def _on_walk(self, done: int, total: int) -> None:
         self._status(backfill_days=(done, total) if done < total else None)

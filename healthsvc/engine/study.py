@@ -150,7 +150,8 @@ def workers(backend: str) -> Iterator[None]:
                 register_ray()
                 stack.callback(ray.shutdown)  # else the process waits for its workers for ever
         except ImportError:
-            raise SettingsError(f"--backend {backend}: not installed; pip install 'healthsvc[{backend}]'") from None
+            package = {"dask": "distributed", "ray": "ray"}[backend]
+            raise SettingsError(f"--backend {backend}: not installed; pip install {package}") from None
         stack.enter_context(joblib.parallel_config(backend))
         yield
 

@@ -22,7 +22,7 @@ BORN_BY_EVENT = frozenset({Signal.XID})
 NEWEST_COLUMNS = 3  # in which a running service expects a signal to have a sample
 GPU = "gpu"
 Seen = Mapping[Signal, NDArray[np.bool_]]
-Laid = dict[Signal, tuple[str, NDArray[Any]]]  # layer and values [row, time]
+Known = dict[Signal, tuple[str, NDArray[np.bool_]]]  # layer, and where there is a sample [row, time]
 
 
 class Reader(Protocol):
@@ -37,39 +37,71 @@ class Reader(Protocol):
 def survey_of(raw: RawGrid, readers: Sequence[Reader], step_s: float, first_s: Mapping[str, float]) -> Survey:
     """The facts of one window. first_s: metric -> its first sample on the server, where that is known."""
     metrics = _metrics(raw.readings)
-    laid = _laid(raw.values, raw.environment)
-    since = {signal: _first_sample_s(values, raw.times_s) for signal, (_, values) in laid.items()}
+    known = _known(raw.values, raw.environment)
+    since = {signal: _first_sample_s(cells, raw.times_s) for signal, (_, cells) in known.items()}
+    ever = frozenset(signal for signal, at_s in since.items() if at_s < np.inf)
+    # What is there in the first column has been there before.
+    since = {signal: at_s for signal, at_s in since.items() if raw.times_s[0] < at_s < np.inf}
     for signal, told in metrics.items():
         since[signal] = min([since.get(signal, np.inf), *(first_s.get(m.metric, np.inf) for m in told)])
     since = {signal: at_s for signal, at_s in since.items() if at_s < np.inf}
-    seen = {signal: reporting(values) for signal, (layer, values) in laid.items() if layer == GPU}
-    return Survey(
-        float(raw.times_s[0]) - step_s,
-        float(raw.times_s[-1]),
-        len(raw.gpus),
-        _signals(laid, since, metrics, _by_signal(raw.rejected)),
-        readiness(readers, raw.gpus, seen, frozenset(since)),
-        raw.incomplete,
-        raw.warnings,
+    return _survey(
+        (float(raw.times_s[0]) - step_s, float(raw.times_s[-1])),
+        raw.gpus,
+        readers,
+        known,
+        ever | since.keys(),
+        (since, metrics, _by_signal(raw.rejected)),
+        (raw.incomplete, raw.warnings),
     )
+
+
+def _survey(
+    window: tuple[float, float],
+    gpus: Sequence[GpuId],
+    readers: Sequence[Reader],
+    known: Known,
+    ever: frozenset[Signal],
+    told: tuple[Mapping[Signal, float], Mapping[Signal, tuple[Reading, ...]], Mapping[Signal, Mapping[str, int]]],
+    doubts: tuple[bool, tuple[str, ...]],
+) -> Survey:
+    present = {signal: np.asarray(cells.any(axis=1)) for signal, (_, cells) in known.items()}
+    seen = {signal: rows for signal, rows in present.items() if known[signal][0] == GPU}
+    return Survey(
+        *window,
+        len(gpus),
+        _signals(known, present, *told),
+        readiness(readers, gpus, seen, ever),
+        *doubts,
+        silent=int((~heard(len(gpus), seen)).sum()),
+    )
+
+
+def heard(gpus: int, seen: Seen) -> NDArray[np.bool_]:
+    """bool[gpu]: whether it has a sample of anything; of its last XID does not count, which outlives the GPU."""
+    told = [rows for signal, rows in seen.items() if signal is not Signal.XID]
+    return np.asarray(np.logical_or.reduce([np.zeros(gpus, bool), *told]))
 
 
 def readiness(
     readers: Sequence[Reader], gpus: Sequence[GpuId], seen: Seen, ever: frozenset[Signal]
 ) -> tuple[ForecasterFacts, ...]:
-    """What each reader can do for the fleet. seen: signal -> bool[gpu]; ever: signals that were seen at any time."""
+    """What each reader can do for the GPUs that have a sample of anything: of a silent one nobody can say what its
+    exporter would show. seen: signal -> bool[gpu]; ever: signals that were seen at any time.
+    """
+    there = np.flatnonzero(heard(len(gpus), seen))
     products, product = _products(tuple(gpus))
     beyond = [beyond_board(name) for name in products]
 
     def cannot(signal: Signal) -> NDArray[np.bool_]:
         of_product = np.array([signal in signals for signals in beyond], bool)
-        return of_product[product] if len(products) else np.zeros(0, bool)
+        return of_product[product[there]] if len(there) else np.zeros(0, bool)
 
     def lacks(signal: Signal) -> NDArray[np.bool_]:
         known = seen.get(signal)
-        return np.ones(len(gpus), bool) if known is None else ~known
+        return np.ones(len(there), bool) if known is None else ~known[there]
 
-    return tuple(_facts(reader, len(gpus), lacks, cannot, ever) for reader in readers)
+    return tuple(_facts(reader, len(there), lacks, cannot, ever) for reader in readers)
 
 
 @lru_cache(maxsize=4)
@@ -114,13 +146,14 @@ def _facts(reader: Reader, gpus: int, lacks: _PerGpu, cannot: _PerGpu, ever: fro
     )
 
 
-def _laid(values: Mapping[Signal, NDArray[Any]], environment: Mapping[Signal, PlaceSeries]) -> Laid:
-    laid: Laid = {signal: (GPU, array) for signal, array in values.items()}
-    return laid | {signal: (places.layer, places.values) for signal, places in environment.items()}
+def _known(values: Mapping[Signal, NDArray[Any]], environment: Mapping[Signal, PlaceSeries]) -> Known:
+    known: Known = {signal: (GPU, ~np.isnan(array)) for signal, array in values.items()}
+    return known | {signal: (places.layer, ~np.isnan(places.values)) for signal, places in environment.items()}
 
 
 def _signals(
-    laid: Laid,
+    known: Known,
+    present: Mapping[Signal, NDArray[np.bool_]],
     since_s: Mapping[Signal, float],
     metrics: Mapping[Signal, tuple[Reading, ...]],
     rejected: Mapping[Signal, Mapping[str, int]],
@@ -128,12 +161,12 @@ def _signals(
     """Every signal that anything is known of, in the order of the catalogue of signals."""
     facts = []
     for signal in Signal:
-        if not (signal in laid or signal in metrics or signal in rejected):
+        if not (signal in known or signal in metrics or signal in rejected):
             continue
-        layer, values = laid.get(signal, (GPU, np.zeros((0, 0))))
-        count = int(reporting(values).sum())
-        told, thrown = metrics.get(signal, ()), rejected.get(signal, {})
-        facts.append(SignalFacts(signal, layer, count, since_s.get(signal), _missing_ratio(values), told, thrown))
+        layer, cells = known.get(signal, (GPU, np.zeros((0, 0), bool)))
+        rows = present.get(signal, np.zeros(0, bool))
+        missing, told, thrown = _missing_ratio(cells, rows), metrics.get(signal, ()), rejected.get(signal, {})
+        facts.append(SignalFacts(signal, layer, int(rows.sum()), since_s.get(signal), missing, told, thrown))
     return tuple(facts)
 
 
@@ -142,19 +175,17 @@ def reporting(values: NDArray[Any]) -> NDArray[np.bool_]:
     return np.asarray(~np.isnan(values).all(axis=1))
 
 
-def _first_sample_s(values: NDArray[Any], times_s: NDArray[np.float64]) -> float:
-    known = np.flatnonzero(~np.isnan(values).all(axis=0))
-    return float(times_s[known[0]]) if len(known) else np.inf
+def _first_sample_s(cells: NDArray[np.bool_], times_s: NDArray[np.float64]) -> float:
+    columns = np.flatnonzero(cells.any(axis=0))
+    return float(times_s[columns[0]]) if len(columns) else np.inf
 
 
-def _missing_ratio(values: NDArray[Any]) -> float | None:
+def _missing_ratio(cells: NDArray[np.bool_], rows: NDArray[np.bool_]) -> float | None:
     """Share of the cells [row, time] without a sample, from each row's first sample on; None without any sample."""
-    known = ~np.isnan(values)
-    rows = known.any(axis=1)
     if not rows.any():
         return None
-    expected = (values.shape[1] - known.argmax(axis=1))[rows].sum()
-    return float(1.0 - known.sum() / expected)
+    expected = (cells.shape[1] - cells.argmax(axis=1))[rows].sum()
+    return float(1.0 - cells.sum() / expected)
 
 
 def _metrics(readings: Sequence[Reading]) -> dict[Signal, tuple[Reading, ...]]:
@@ -189,9 +220,10 @@ class SurveyKeeper:
         if not len(raw.times_s):
             return
         begin_s, end_s = float(raw.times_s[0]), float(raw.times_s[-1])
-        for signal, (_, values) in _laid(raw.values, raw.environment).items():
-            if begin_s < self._since_s.get(signal, np.inf):
-                self._since_s[signal] = min(_first_sample_s(values, raw.times_s), self._since_s.get(signal, np.inf))
+        for signal in {*raw.values, *raw.environment}:
+            if begin_s < (known_s := self._since_s.get(signal, np.inf)):
+                values = raw.values[signal] if signal in raw.values else raw.environment[signal].values
+                self._since_s[signal] = min(_first_sample_s(~np.isnan(values), raw.times_s), known_s)
         if end_s >= self._newest_s:
             self._metrics.update(_metrics(raw.readings))
             self._newest_s, self._incomplete, self._warnings = end_s, raw.incomplete, raw.warnings
@@ -202,14 +234,13 @@ class SurveyKeeper:
         values: dict[Signal, NDArray[Any]] = {**window.values}
         values.pop(Signal.DRIVER_RELOADS, None)  # derived, not read
         places = {s: replace(p, values=p.values[:, -NEWEST_COLUMNS:]) for s, p in environment.items()}
-        seen = {signal: reporting(array) for signal, array in values.items()}
         since = {signal: at_s for signal, at_s in self._since_s.items() if at_s < np.inf}
-        return Survey(
-            recent.now_s - len(window.times_s) * recent.step_s,
-            recent.now_s,
-            len(recent.gpus),
-            _signals(_laid(values, places), since, self._metrics, _by_signal(self._rejected)),
-            readiness(self.readers, recent.gpus, seen, frozenset(since)),
-            self._incomplete,
-            self._warnings,
+        return _survey(
+            (recent.now_s - len(window.times_s) * recent.step_s, recent.now_s),
+            recent.gpus,
+            self.readers,
+            _known(values, places),
+            frozenset(since),
+            (since, self._metrics, _by_signal(self._rejected)),
+            (self._incomplete, self._warnings),
         )

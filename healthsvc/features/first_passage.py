@@ -20,6 +20,7 @@ from healthsvc.fleet import Floats
 # the few nodes of a Gauss rule would miss it by several percent.
 NODES = np.linspace(-5.0, 5.0, 41)
 WEIGHTS = np.exp(-(NODES**2) / 2) / np.exp(-(NODES**2) / 2).sum()
+BLOCK = 1 << 14  # numbers at a time: enough for NumPy, few enough to stay in the cache
 FAR = 7.0  # deviations from the limit beyond which there is no chance to speak of
 
 # Days scatter about their level, and the first one beyond the limit is early. By how much, in deviations of a day:
@@ -77,15 +78,18 @@ def passage_probability(
     far = distance[:, -1] - np.maximum(course.slope, 0.0) * last > FAR * reach_sd
     rows = np.flatnonzero(~far)  # NaN is not far
     total = np.zeros((len(limit), len(time_days)))
-    for node, weight in zip(NODES.tolist(), WEIGHTS.tolist(), strict=True):
-        off = node * level_sd[rows]
-        total[rows] += weight * hit_probability(
+    block = max(BLOCK // (len(NODES) * len(time_days)), 1)
+    for start in range(0, len(rows), block):
+        some = rows[start : start + block]
+        off = NODES[:, None] * level_sd[some]
+        each = hit_probability(
             time_days,
-            distance[rows] - off[:, None],
-            (course.slope + pull * level_sd * node)[rows],
-            slope_sd[rows],
-            course.diffusion[rows],
+            (distance[some] - off[:, :, None]).reshape(-1, len(time_days)),
+            (course.slope[some] + pull[some] * off).reshape(-1),
+            np.tile(slope_sd[some], len(NODES)),
+            np.tile(course.diffusion[some], len(NODES)),
         )
+        total[some] = np.tensordot(WEIGHTS, each.reshape(len(NODES), len(some), -1), (0, 0))
     return np.maximum.accumulate(total, axis=1)
 
 

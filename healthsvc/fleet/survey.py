@@ -31,8 +31,8 @@ class SignalFacts:
     """One signal: who reports it, and how well.
 
     count: GPUs (places, for a signal of the environment) with a sample in the time looked at. since_s: its first
-    sample as far as is known, None: none. missing_ratio: share of the expected samples of those GPUs that is not there,
-    None where nobody reports. rejected: samples that were no measurement, by reason.
+    sample, None where there is none or it is not known. missing_ratio: share of the expected samples of those GPUs that
+    is not there, None where nobody reports. rejected: samples that were no measurement, by reason.
     """
 
     signal: Signal
@@ -71,7 +71,9 @@ class ForecasterFacts:
 
 @dataclass(frozen=True)
 class Survey:
-    """The telemetry in (start_s, as_of_s]. incomplete: the source itself says that something is missing."""
+    """The telemetry in (start_s, as_of_s]. incomplete: the source itself says that something is missing. silent: of the
+    `gpus`, those without a sample of anything; no forecaster is called starved for their sake.
+    """
 
     start_s: float
     as_of_s: float
@@ -80,6 +82,7 @@ class Survey:
     forecasters: tuple[ForecasterFacts, ...]
     incomplete: bool = False
     warnings: tuple[str, ...] = ()
+    silent: int = 0
 
     def of(self, signal: Signal) -> SignalFacts | None:
         """The facts on one signal, None where it is not among them."""

@@ -204,6 +204,7 @@ class SignalsAnswer(Answer):
     """The telemetry of the newest cycle."""
 
     gpus: int
+    silent: int = Field(description="GPUs without any sample in it; not counted as starved")
     signals: list[SignalModel]
     forecasters: list[ForecasterModel]
     incomplete: bool = Field(description="the source says that something is missing in its newest answer")

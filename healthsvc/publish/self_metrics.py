@@ -1,16 +1,25 @@
 """What the service says about itself. Its own registry: importing this module registers nothing anywhere."""
 
+import math
+from collections.abc import Iterable
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 
 from healthsvc import __version__
 
+STAGES = ("read", "ledger", "cycle", "train", "shelf", "journal", "late_day")  # that may fail
+OUTCOMES = ("sent", "refused", "failed")
 STAGE_BUCKETS_S = (0.01, 0.05, 0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
 
 class SelfMetrics:
-    """Typed verbs over prometheus_client; `render` gives the text."""
+    """Typed verbs over prometheus_client; `render` gives the text.
 
-    def __init__(self, version: str = __version__) -> None:
+    reasons: why samples may be rejected. Every counter is there from the start, at 0: one that is born at its first
+    count has no increase. What has not been measured yet is NaN.
+    """
+
+    def __init__(self, version: str = __version__, reasons: Iterable[str] = ()) -> None:
         # For the whole process: a *_created series beside each counter tells nobody anything. It has no types.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = registry = CollectorRegistry()
@@ -51,6 +60,15 @@ class SelfMetrics:
             "healthsvc_alerts_sent_total", "Alerts pushed to Alertmanager.", ["outcome"], registry=registry
         )
         Gauge("healthsvc_build_info", "Version; 1.", ["version"], registry=registry).labels(version).set(1)
+        for counter, words in (
+            (self._failures, STAGES),
+            (self._samples_rejected, reasons),
+            (self._alerts_sent, OUTCOMES),
+        ):
+            for word in words:
+                counter.labels(word)
+        for gauge in (self._report_timestamp, self._left_out):
+            gauge.set(math.nan)
 
     def report_made(self, as_of_s: float) -> None:
         """A report for data time `as_of_s` is out."""

@@ -9,6 +9,7 @@ def signals_answer(survey: Survey) -> SignalsAnswer:
     """Everything in the survey, in its order."""
     return SignalsAnswer(
         gpus=survey.gpus,
+        silent=survey.silent,
         signals=[signal_model(facts) for facts in survey.signals],
         forecasters=[forecaster_model(facts) for facts in survey.forecasters],
         incomplete=survey.incomplete,

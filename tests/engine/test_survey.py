@@ -39,15 +39,16 @@ def test_readiness_agrees_with_the_slow_twin(data: st.DataObject) -> None:
     }
     ever = frozenset(data.draw(st.sets(st.sampled_from(signals))))
     for reader, facts in zip(READERS, readiness(READERS, gpus, seen, ever), strict=True):
+        awake = [row for row in range(count) if any(rows[row] for s, rows in seen.items() if s is not Signal.XID)]
         slow = [
             naive.readiness(
                 reader.requires,
                 reader.uses,
                 {signal for signal, rows in seen.items() if rows[row]},
-                beyond_board(gpu.product),
+                beyond_board(gpus[row].product),
                 ever & {Signal.XID},
             )
-            for row, gpu in enumerate(gpus)
+            for row in awake
         ]
         assert (facts.ready, facts.degraded, facts.starved) == tuple(
             slow.count(state) for state in ("ready", "degraded", "starved")
@@ -82,6 +83,23 @@ def test_missing_samples_count_from_the_first_on() -> None:
     assert facts.missing_ratio == pytest.approx(1 / 3)
 
 
+def test_what_is_there_in_the_first_column_has_been_there_for_nobody_knows_how_long() -> None:
+    raw = RawGrid((GpuId("a"),), np.array([60.0, 120.0]), {Signal.POWER: np.ones((1, 2))}, readings=(reading(1),))
+    (unknown,), (told,) = (survey_of(raw, [], 60.0, at).signals for at in ({}, {"DCGM_FI_DEV_POWER_USAGE": 7.0}))
+    assert (unknown.since_s, told.since_s) == (None, 7.0)
+
+
+def test_a_silent_gpu_starves_no_forecaster_and_is_counted_apart() -> None:
+    """It may have been lost: what its exporter would show is no question of what is enabled."""
+    gpus = (GpuId("a"), GpuId("b"), GpuId("gone"))
+    rows = np.array([[1.0], [1.0], [np.nan]])
+    xid = np.array([[np.nan], [np.nan], [79.0]])  # the last one of a GPU off the bus outlives it
+    raw = RawGrid(gpus, np.array([60.0]), {**dict.fromkeys(NEEDED - {Signal.XID}, rows), Signal.XID: xid})
+    survey = survey_of(raw, READERS, 60.0, {})
+    assert (survey.gpus, survey.silent) == (3, 1)
+    assert {(facts.ready, facts.starved) for facts in survey.forecasters} == {(2, 0)}
+
+
 def reading(gpus: int) -> Reading:
     return Reading(Signal.POWER, "DCGM_FI_DEV_POWER_USAGE", CLASSIC, "watts", "the name says watts", False, gpus)
 
@@ -99,6 +117,9 @@ def test_a_running_service_sums_what_it_rejected_and_keeps_its_newest_readings()
     assert facts is not None
     assert (facts.count, facts.since_s, facts.rejected) == (1, 240.0, {"blank": 12})
     assert [metric.gpus for metric in facts.metrics] == [1]
+    quiet = np.array([[1] + [np.nan] * 3, [np.nan, 1, np.nan, np.nan]], np.float32)  # only the second within three
+    newest = keeper.survey(FleetWindow(gpus, np.arange(1260.0, 1500.0, 60.0), {Signal.POWER: quiet}), {})
+    assert (newest.signals[0].count, newest.silent) == (1, 1)
 
 
 @pytest.fixture

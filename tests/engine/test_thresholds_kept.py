@@ -58,10 +58,10 @@ def test_a_source_is_known_by_what_it_holds_and_not_by_where_it_lies(tiny: Recor
         of(tmp_path / "nowhere")
 
 
-@pytest.mark.parametrize("backend", ["dask", "ray"])
-def test_a_cluster_backend_that_is_not_installed_names_its_extra(backend: str) -> None:
+@pytest.mark.parametrize(("backend", "package"), [("dask", "distributed"), ("ray", "ray")])
+def test_a_cluster_backend_that_is_not_installed_names_its_package(backend: str, package: str) -> None:
     pytest.importorskip("joblib")
-    with pytest.raises(SettingsError, match=rf"healthsvc\[{backend}\]"), workers(backend):
+    with pytest.raises(SettingsError, match=f"pip install {package}$"), workers(backend):
         pass
 
 

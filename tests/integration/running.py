@@ -110,6 +110,11 @@ class Inside:
     def metrics(self) -> str:
         return self.get("/metrics").text
 
+    def failures(self, stage: str) -> float:
+        """How often this stage has failed."""
+        counted = self.service.self_metrics.registry.get_sample_value("healthsvc_failures_total", {"stage": stage})
+        return counted or 0.0
+
     def unready(self) -> str:
         """What /-/ready complains of; "" while the service is ready, or has nothing to say yet."""
         answer = self.get("/-/ready")

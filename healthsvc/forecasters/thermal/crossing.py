@@ -14,6 +14,7 @@ Numbers = NDArray[np.float64]
 TIMES_DAYS = np.concatenate([[0.25, 0.5], np.arange(1.0, 31.0), np.arange(32.0, 182.0, 4.0)])  # up to 180 d
 STANDING_SLOPE_SD = 1e-4  # a day: what a healthy path may still do over a month
 STANDING_STEP = 5e-4  # of log R, per square root of a day
+NO_DRIFT_P = 1e-5  # below which a drift adds less to a probability than anybody reads
 NORMAL_Q90 = 1.2816
 SETTLED_DAYS = 5  # after its onset, until a drift's slope means something
 AHEAD_DAYS = (7, 14, 21)
@@ -39,10 +40,15 @@ class Outlook:
         return Outlook(self.drifting.take(rows), self.standing.take(rows), self.drift_p[rows], self.usual_room[rows])
 
     def probability(self, time_days: Numbers, limit: Numbers) -> Numbers:
-        """P(limit met within time) [gpu, time]; limit: log R* at the usual peak [gpu]; NaN where an input is NaN."""
-        drifts = passage_probability(time_days, self.drifting, limit + self.usual_room)
-        stands = passage_probability(time_days, self.standing, limit)
-        return self.drift_p[:, None] * drifts + (1.0 - self.drift_p[:, None]) * stands
+        """P(limit met within time) [gpu, time]; limit: log R* at the usual peak [gpu]; NaN where an input is NaN.
+
+        The drift is left out where it is so unlikely that it could not matter.
+        """
+        chance = (1.0 - self.drift_p[:, None]) * passage_probability(time_days, self.standing, limit)
+        rows = np.flatnonzero(~(self.drift_p < NO_DRIFT_P))  # NaN is not unlikely
+        drifts = passage_probability(time_days, self.drifting.take(rows), (limit + self.usual_room)[rows])
+        chance[rows] += self.drift_p[rows, None] * drifts
+        return chance
 
     def time_to_limit_s(self, limit: Numbers) -> NDArray[np.float32]:
         """Quantiles of the time until the limit [gpu, quantile]; NaN: not within 180 days.

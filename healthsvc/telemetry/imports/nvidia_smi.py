@@ -36,7 +36,7 @@ _DMON = {
 }
 _DMON_HEADER = re.compile(r"^#[ \t]*(?:Date[ \t]+Time[ \t]+)?gpu[ \t].*$", re.MULTILINE | re.IGNORECASE)
 _DMON_DATE = r"^(\d{4})(\d{2})(\d{2})$"
-_TIME = ("timestamp",)
+_TIME = ("timestamp", "dmon.date", "dmon.time")
 _IDENTITY = {
     "uuid": ("uuid", "gpu_uuid"),
     "serial": ("serial", "gpu_serial"),

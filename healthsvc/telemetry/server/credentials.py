@@ -211,7 +211,7 @@ def flavour_credentials(
     try:
         import botocore.session  # noqa: F401
     except ModuleNotFoundError:
-        raise CredentialsError("signing for AWS needs botocore: pip install 'healthsvc[aws]'") from None
+        raise CredentialsError("signing for AWS needs botocore: pip install botocore") from None
     region = settings.aws_region or amp_region(str(settings.url))
     if not region:
         host = urlsplit(str(settings.url)).hostname
