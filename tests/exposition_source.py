@@ -11,11 +11,11 @@ from healthsvc.fleet import GpuId, Placement, Signal
 from healthsvc.telemetry.catalogue import PRESENCE_METRICS, rows_in
 from healthsvc.telemetry.catalogue.rows import Row, predicate
 from healthsvc.telemetry.decode import Samples
-from healthsvc.telemetry.exposition import parse
 from healthsvc.telemetry.framing.framer import Framer
 from healthsvc.telemetry.identity.labels import gpu_id
 from healthsvc.telemetry.server.census import Exporter, ServerFacts, exporters
 from healthsvc.telemetry.source import RawGrid
+from tests.telemetry.scrapes import parse
 
 WATTS = 300.0  # of every board: energy counters rise by it
 

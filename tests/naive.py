@@ -69,21 +69,28 @@ def group_median(values: Sequence[Sequence[Maybe]], groups: Sequence[int], at_le
 
 
 def peer_ratio(log_r: Sequence[Sequence[Maybe]], node: Sequence[int], peers: int = 3) -> list[list[Maybe]]:
-    """log R less the node's median deviation from themselves where the node has enough GPUs, else log R itself."""
-    normal = [median([y for y in row if y is not None]) for row in log_r]
-    off: list[list[Maybe]] = [
-        [None if y is None or m is None else y - m for y in row] for row, m in zip(log_r, normal, strict=True)
-    ]
-    middle = group_median(off, node, peers)
-    found: list[list[Maybe]] = []
-    for row, own in enumerate(node):
-        if own < 0 or sum(other == own for other in node) < peers:
-            found.append(list(log_r[row]))
-        else:
-            found.append(
-                [None if y is None or m is None else y - m for y, m in zip(log_r[row], middle[row], strict=True)]
-            )
-    return found
+    """log R less what its node has in common that day, where the node has enough GPUs, else log R itself."""
+    apart = [middle_of(row) for row in less(log_r, group_median(log_r, node, peers))]
+    day = group_median([[less_one(y, own) for y in row] for row, own in zip(log_r, apart, strict=True)], node, peers)
+    common = [[less_one(y, middle_of(row)) for y in row] for row in day]
+    cleared = less(log_r, common)
+    enough = [own >= 0 and sum(other == own for other in node) >= peers for own in node]
+    return [cleared[row] if enough[row] else list(log_r[row]) for row in range(len(node))]
+
+
+def middle_of(row: Sequence[Maybe]) -> Maybe:
+    """Median of what is observed."""
+    return median([y for y in row if y is not None])
+
+
+def less_one(y: Maybe, m: Maybe) -> Maybe:
+    """y - m, where both are known."""
+    return None if y is None or m is None else y - m
+
+
+def less(rows: Sequence[Sequence[Maybe]], others: Sequence[Sequence[Maybe]]) -> list[list[Maybe]]:
+    """Differences, entry by entry."""
+    return [[less_one(y, m) for y, m in zip(row, other, strict=True)] for row, other in zip(rows, others, strict=True)]
 
 
 def trend(
@@ -426,3 +433,127 @@ def samples_of_answer(body: bytes) -> list[tuple[dict[str, str], list[tuple[floa
         (series["metric"], [(float(time_s), float(value)) for time_s, value in series["values"]])
         for series in told["data"]["result"]
     ]
+
+
+def rises(values: Sequence[float], times_s: Sequence[float], least_s: float) -> list[float]:
+    """Rise per second between every two samples that lie so far apart, the counter having risen and never fallen."""
+    found = []
+    for i in range(len(values)):
+        for j in range(i + 1, len(values)):
+            fell = any(values[k + 1] < values[k] for k in range(i, j))
+            if times_s[j] - times_s[i] >= least_s and values[j] > values[i] and not fell:
+                found.append((values[j] - values[i]) / (times_s[j] - times_s[i]))
+    return found
+
+
+def stood_still(
+    energy: Sequence[Maybe], power: Sequence[Maybe], times_s: Sequence[float], least_s: float, least_watts: float
+) -> list[bool]:
+    """Where an energy counter has repeated itself so long though power was drawn, its first showing left out."""
+    found = [False] * len(energy)
+    for begin, value in enumerate(energy):
+        before = [each for each in energy[:begin] if each is not None]
+        if value is None or (before and before[-1] == value):
+            continue
+        end = begin + 1
+        while end < len(energy) and energy[end] in (None, value):
+            end += 1
+        run = range(begin + 1, end)
+        drawn = [power[k] for k in run if power[k] is not None]
+        long = any(energy[k] is not None and times_s[k] - times_s[begin] >= least_s for k in run)
+        if long and drawn and all(watts >= least_watts for watts in drawn if watts is not None):
+            for k in run:
+                found[k] = True
+    return found
+
+
+def negative_binomial_log_likelihood(
+    counts: Sequence[float], exposures: Sequence[float], mean: float, shape: float
+) -> float:
+    """Of counts with the given mean per exposure and shape, one after the other."""
+    total = 0.0
+    for y, t in zip(counts, exposures, strict=True):
+        m = mean * t
+        total += math.lgamma(shape + y) - math.lgamma(shape) - math.lgamma(y + 1)
+        total += shape * math.log(shape / (shape + m)) + y * math.log(m / (shape + m))
+    return total
+
+
+def false_discovery(p: Sequence[Maybe]) -> list[Maybe]:
+    """Benjamini and Hochberg: of every level at which this one would be reported, the lowest."""
+    tested = sorted(value for value in p if value is not None)
+    found: list[Maybe] = []
+    for own in p:
+        if own is None:
+            found.append(None)
+            continue
+        levels = [value * len(tested) / sum(other <= value for other in tested) for value in tested if value >= own]
+        found.append(min(1.0, *levels) if levels else 1.0)
+    return found
+
+
+def share_at_least(own: int, total: int, a: float, b: float) -> float:
+    """P(X >= own) of the beta-binomial, by adding up."""
+
+    def log_beta(x: float, y: float) -> float:
+        return math.lgamma(x) + math.lgamma(y) - math.lgamma(x + y)
+
+    return sum(
+        math.comb(total, k) * math.exp(log_beta(k + a, total - k + b) - log_beta(a, b)) for k in range(own, total + 1)
+    )
+
+
+def crow_exponent(counts: Sequence[Maybe], exposures: Sequence[float]) -> Maybe:
+    """n over the sum of log(T / t): t the middle of each day with errors, on a clock of observed time."""
+    clock, moments = 0.0, []
+    for count, exposure in zip(counts, exposures, strict=True):
+        if count is None or exposure <= 0:
+            continue
+        if count > 0:
+            moments.append(clock + exposure / 2)
+        clock += exposure
+    if len(moments) < 5:
+        return None
+    return len(moments) / sum(math.log(clock / moment) for moment in moments)
+
+
+def dispersion(counts: Sequence[float]) -> float:
+    """Sample variance by mean."""
+    mean = sum(counts) / len(counts)
+    return sum((y - mean) ** 2 for y in counts) / (len(counts) - 1) / mean
+
+
+def rate_chances(
+    y: float, t: float, shares: Sequence[float], gammas: Sequence[tuple[float, float]], steps: int = 20_000
+) -> list[float]:
+    """P(class | y errors in t): the Poisson probability averaged over each class's gamma, on a grid of log rates."""
+    weights = []
+    for share, (a, b) in zip(shares, gammas, strict=True):
+        total = 0.0
+        for step in range(steps):
+            log_rate = -20.0 + 30.0 * (step + 0.5) / steps
+            rate = math.exp(log_rate)
+            density = a * math.log(b) - math.lgamma(a) + a * log_rate - b * rate
+            total += math.exp(density + y * math.log(rate * t) - rate * t - math.lgamma(y + 1))
+        weights.append(share * total * 30.0 / steps)
+    return [weight / sum(weights) for weight in weights]
+
+
+def excited_cells(
+    cells: Sequence[tuple[int, float, float, float]],
+    episodes: Sequence[tuple[int, float]],
+    kernel: Sequence[tuple[float, float]],
+    frailty: float,
+) -> tuple[list[float], list[float]]:
+    """(excited seconds, events) of each (row, start, end, exposure); kernel: (scale in seconds, weight) each."""
+    excited, events = [], []
+    for row, start, end, exposure in cells:
+        own = [at for who, at in episodes if who == row]
+        events.append(float(sum(start <= at < end for at in own)))
+        earlier = [at for at in own if at < start]
+        mass = 0.0
+        for at in earlier:
+            for scale, weight in kernel:
+                mass += weight * scale * (math.exp(-(start - at) / scale) - math.exp(-(end - at) / scale))
+        excited.append(mass * exposure / (end - start) + (frailty * exposure if earlier else 0.0))
+    return excited, events

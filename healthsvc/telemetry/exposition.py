@@ -1,4 +1,4 @@
-"""What an exporter shows, as samples by metric name: Prometheus' text format, OpenMetrics, promtool's dump.
+"""Reads the text dumps that `healthsvc import` is given: OpenMetrics, Prometheus' text format, promtool's dump.
 
 Each line stands for itself, so that a broken one costs only itself. Names and labels are read by prometheus-client,
 once for each series; the same series' further lines cost a look-up. Names stay as written: no `_total` is added or
@@ -6,6 +6,7 @@ taken.
 """
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -19,6 +20,10 @@ from healthsvc.telemetry.decode import Samples
 MOST_LABELS = 16_384  # characters of one series' name and labels
 MOST_SERIES = 1_000_000
 _BETWEEN = " \t"
+_NAME = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
+# From the brace that opens the labels to the one that closes them: braces in quotes, and quotes behind a backslash, are
+# part of a value. Nothing is given back once taken, so that the search is linear in what it sees.
+_LABELS = re.compile(r'\{(?:[^"}\\]|\\["\\]?+|"(?:[^"\\]|\\["\\]?+)*+")*+\}')
 
 
 @dataclass(frozen=True)
@@ -41,48 +46,35 @@ class _Series:
 class Reader:
     """Takes text piece by piece, whole lines each, and gives what it held.
 
-    at_s: the time of samples that have none. openmetrics: times are seconds, not milliseconds. only: metric names to
-    keep, all if empty. Blind to samples without a time where at_s is NaN: they are counted as malformed.
+    only: metric names to keep, all if empty; of others nothing is kept. Times are given as written. rejected: lines by
+    reason (malformed, oversized_labels, too_many_series). Blind to samples without a time: they are malformed.
     """
 
-    at_s: float = math.nan
-    openmetrics: bool = False
     only: frozenset[str] = frozenset()
     rejected: Counter[str] = field(default_factory=Counter)
-    _known: dict[str, _Series | None] = field(default_factory=dict)
+    _known: dict[str, _Series | str] = field(default_factory=dict)  # by name and labels as written; or why it is none
     _series: dict[tuple[str, tuple[tuple[str, str], ...]], _Series] = field(default_factory=dict)
 
     def read(self, text: str) -> None:
         """Never raises, whatever the text."""
-        per_second = 1.0 if self.openmetrics else 1000.0
         for line in text.split("\n"):
             line = line.strip()
             if not line or line[0] == "#":
                 continue
             end = _head(line)
-            if end > MOST_LABELS or (end < 0 and len(line) > MOST_LABELS):
-                self.rejected["oversized_labels"] += 1
-                continue
             if end < 0:
-                self.rejected["malformed"] += 1
+                self.rejected["malformed" if len(line) <= MOST_LABELS else "oversized_labels"] += 1
                 continue
             head = line[:end]
-            if head in self._known:
-                series = self._known[head]
-            else:
-                series = self._new(head)
-                if len(self._known) < MOST_SERIES:
-                    self._known[head] = series
+            series = self._known.get(head) or self._new(head)
             if series is None:
-                self.rejected["malformed"] += 1
                 continue
-            if self.only and series.metric not in self.only:
+            if isinstance(series, str):
+                self.rejected[series] += 1
                 continue
             parts = line[end:].partition(" # ")[0].split()
-            value = _number(parts[0]) if parts else None
-            at = _number(parts[1]) if len(parts) == 2 else None
-            time_s = self.at_s if len(parts) == 1 else math.nan if at is None else at / per_second
-            if value is None or len(parts) > 2 or not math.isfinite(time_s):
+            value, time_s = (_number(parts[0]), _number(parts[1])) if len(parts) == 2 else (None, None)
+            if value is None or time_s is None or not math.isfinite(time_s):
                 self.rejected["malformed"] += 1
                 continue
             series.times_s.append(time_s)
@@ -100,48 +92,51 @@ class Reader:
         rejected, self.rejected = self.rejected, Counter()
         return Exposition(MappingProxyType(found), MappingProxyType(dict(rejected)))
 
-    def _new(self, head: str) -> _Series | None:
-        """The series that `head` names; None if it cannot be read. Two spellings of one series are one."""
-        if len(self._series) >= MOST_SERIES:
-            return None
+    def _new(self, head: str) -> _Series | str | None:
+        """The series that `head` names, or why it cannot be read; None if it is of another metric.
+
+        Two spellings of one series are one. Only what may be wanted is parsed, and only that is kept.
+        """
+        if self.only and not self._may_be_wanted(head):
+            named = _NAME.fullmatch(_bare_name(head)) or "__name__" in head
+            return None if named else "malformed"
+        if len(self._known) >= MOST_SERIES:
+            return "too_many_series"
+        found: _Series | str
         try:
             family = next(iter(text_string_to_metric_families(head + " 0\n")))
             sample = family.samples[0]
         except (ValueError, StopIteration, IndexError, KeyError, TypeError):
-            return None
-        labels = dict(sample.labels)
-        key = (sample.name, tuple(sorted(labels.items())))
-        if key not in self._series:
-            self._series[key] = _Series(sample.name, labels)
-        return self._series[key]
+            found = "malformed"
+        else:
+            if self.only and sample.name not in self.only:
+                return None
+            key = (sample.name, tuple(sorted(sample.labels.items())))
+            found = self._series.setdefault(key, _Series(sample.name, dict(sample.labels)))
+        self._known[head] = found
+        return found
+
+    def _may_be_wanted(self, head: str) -> bool:
+        """By the name before the labels; where there is none, it is one of the texts in quotes."""
+        name = _bare_name(head)
+        return name in self.only if name else not self.only.isdisjoint(head.split('"'))
 
 
-def parse(text: str, at_s: float, *, openmetrics: bool = False) -> Exposition:
-    """The samples of one scrape."""
-    reader = Reader(at_s, openmetrics)
-    reader.read(text)
-    return reader.take()
-
-
-def is_openmetrics(text: str) -> bool:
-    """Whether a whole text is OpenMetrics: only that format ends with a line of its own."""
-    return text.rstrip().endswith("# EOF")
+def _bare_name(head: str) -> str:
+    return head.partition("{")[0].strip()
 
 
 def _head(line: str) -> int:
-    """Where name and labels end: behind the brace that closes the labels, else at the first gap; -1: nowhere."""
+    """Where name and labels end: behind the brace that closes the labels, else at the first gap.
+
+    -1: nowhere within MOST_LABELS; no more of the labels than that is looked at.
+    """
     brace = line.find("{")
     gap = min((at for at in map(line.find, _BETWEEN) if at >= 0), default=-1)
     if brace < 0 or (0 <= gap < brace and line[gap:brace].strip()):
-        return gap
-    close = line.find("}", brace)
-    while close >= 0:
-        # Inside a quoted value there is an odd number of quotes before the brace, escaped ones aside.
-        inside = line[brace:close].replace("\\\\", "").replace('\\"', "")
-        if inside.count('"') % 2 == 0:
-            return close + 1
-        close = line.find("}", close + 1)
-    return -1
+        return gap if gap <= MOST_LABELS else -1
+    found = _LABELS.match(line, brace, MOST_LABELS)
+    return found.end() if found else -1
 
 
 def _number(text: str) -> float | None:

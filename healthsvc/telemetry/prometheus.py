@@ -179,7 +179,7 @@ class PrometheusSource:
         fetched = self._fetch(self._asks(names, gpus), times_s, step_s, take)
         complaints = self._surroundings.evaluate(self._api, names, times_s, step_s, gathering.take)
         heard, self._heard = self._heard | fetched.warnings, set()
-        grid = gathering.grid(fetched.samples, [*heard, *complaints, *self._clock()])
+        grid = gathering.grid(fetched.samples, [*heard, *complaints, *self._clock()], bool(heard))
         return replace(grid, incomplete=bool(heard))
 
     def _clock(self) -> list[str]:

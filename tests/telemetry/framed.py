@@ -8,10 +8,11 @@ import numpy as np
 from healthsvc.fleet import GpuId, Signal
 from healthsvc.telemetry.catalogue import GPU_ROWS, rows_in
 from healthsvc.telemetry.decode import Samples
-from healthsvc.telemetry.exposition import Exposition, parse
-from healthsvc.telemetry.framing.framer import Framer, devices_of
+from healthsvc.telemetry.exposition import Exposition
+from healthsvc.telemetry.framing.framer import Framer
 from healthsvc.telemetry.framing.read_memory import ReadMemory
 from healthsvc.telemetry.source import RawGrid
+from tests.telemetry.scrapes import devices_of, parse
 
 ROOT = Path(__file__).parents[2]
 SHARED = ROOT.parent / "shared" / "data"
@@ -45,12 +46,13 @@ def grid(
     memory: ReadMemory | None = None,
     now_s: float = np.inf,
     gpus: Sequence[GpuId] | None = None,
+    partial: bool = False,
 ) -> RawGrid:
     """What a source gives for these answers by metric."""
     framer = Framer(devices_of(answers) if gpus is None else gpus, times_s, step_s, memory, now_s)
     for row in rows_in(answers):
         framer.take(row, answers[row.metric])
-    return framer.grid(sum(len(each.values) for each in answers.values()), ())
+    return framer.grid(sum(len(each.values) for each in answers.values()), (), partial)
 
 
 def scrape(text: str, at_s: float = 600.0) -> tuple[Exposition, RawGrid]:

@@ -8,9 +8,10 @@ from healthsvc.fleet import EventKind, Signal
 from healthsvc.telemetry.framing.grid import frame
 from healthsvc.telemetry.framing.read_memory import ReadMemory
 from healthsvc.telemetry.source import RawGrid
-from tests.telemetry.framed import Pairs, grid, line, of, samples
+from tests.telemetry.framed import GPU, OTHER, Pairs, grid, line, of, samples
 
 XID, TOTAL, WINDOW = "DCGM_FI_DEV_XID_ERRORS", "DCGM_EXP_XID_ERRORS_TOTAL", "DCGM_EXP_XID_ERRORS_COUNT"
+SMI = "nvidia_smi_xid_errors_total"
 ALIVE = "DCGM_FI_DEV_GPU_TEMP"
 TIMES = np.arange(1.0, 11) * 60.0
 
@@ -132,3 +133,78 @@ def test_totals_are_understood_across_two_reads(cut: int) -> None:
         raw = grid(answers, TIMES[part], memory=memory)
         events += [float(code) for code in raw.values[Signal.XID][0] if code > 0]
     assert events == [31.0]
+
+
+def column_by_column(
+    gauge: list[float], counts: dict[str, list[float | None]], metric: str, partial: frozenset[int] = frozenset()
+) -> list[float | None]:
+    """The line of reads of one column each: a gauge, and counts by code, whose series are gone where there are none."""
+    memory, found = ReadMemory(), []
+    for k, shown in enumerate(gauge):
+        at_s = 60.0 * (k + 1)
+        answers = {ALIVE: samples((of(), [(at_s, 50.0)])), XID: samples((of(), [(at_s, shown)]))}
+        born = [(of(xid=code), [(at_s, value)]) for code, each in counts.items() if (value := each[k]) is not None]
+        if born:
+            answers[metric] = samples(*born)
+        found += line(grid(answers, np.array([at_s]), memory=memory, partial=k in partial), Signal.XID)
+    return found
+
+
+@pytest.mark.parametrize("metric", [TOTAL, WINDOW, SMI, TOTAL.lower()])
+def test_the_first_count_that_a_fleet_ever_shows_is_an_event(metric: str) -> None:
+    assert column_by_column([0, 79, 79, 79], {"79": [None, 1, 1, 1]}, metric) == [0, 79, 0, 0]
+
+
+def test_counts_in_the_first_read_of_all_are_old() -> None:
+    assert column_by_column([79, 79], {"79": [1, 1]}, TOTAL) == [0, 0]
+
+
+def test_a_partial_read_makes_no_old_count_new() -> None:
+    assert column_by_column([79] * 3, {"79": [None, 1, 1]}, TOTAL, partial=frozenset({0})) == [79, 0, 0]
+    # Once a whole read is known, what a partial one hides has not been forgotten.
+    counts: dict[str, list[float | None]] = {"79": [1, None, 1, 2]}
+    assert column_by_column([79] * 4, counts, TOTAL, partial=frozenset({1}))[2:] == [0, 79]
+
+
+def test_a_sliding_count_that_vanishes_when_quiet_is_born_again() -> None:
+    counts: dict[str, list[float | None]] = {"31": [None, 1, 1, None, None, 1, 1]}
+    assert column_by_column([0, *[31.0] * 6], counts, WINDOW) == [0, 31, 0, 0, 0, 31, 0]
+
+
+def test_a_partial_read_hides_a_sliding_count_without_ending_it() -> None:
+    counts: dict[str, list[float | None]] = {"31": [None, 1, None, 1]}
+    assert column_by_column([0, 31, 31, 31], counts, WINDOW, partial=frozenset({2})) == [0, 31, 0, 0]
+
+
+def test_a_sliding_count_that_vanishes_within_a_read_is_born_again() -> None:
+    assert xids(framed(WINDOW, (of(xid="31"), [*minutes(2, 4, 1), *minutes(8, 9, 1)]))) == [(120, 31.0), (480, 31.0)]
+
+
+def test_a_missed_scrape_repeats_no_sliding_count() -> None:
+    answers = {ALIVE: samples((of(), [pair for pair in minutes(1, 10, 50) if pair[0] != 300.0]))}
+    answers[WINDOW] = samples((of(xid="31"), [pair for pair in minutes(2, 9, 1) if pair[0] != 300.0]))
+    assert xids(grid(answers, TIMES)) == [(120.0, 31.0)]
+
+
+def test_the_gauge_speaks_again_when_it_shows_another_code_than_the_one_that_stuck() -> None:
+    counts: dict[str, list[float | None]] = {"31": [None, 1, None, None, None]}
+    assert column_by_column([0, 31, 31, 79, 79], counts, WINDOW) == [0, 31, 0, 79, 79]
+    assert column_by_column([0, 31, 31, 79, 31], counts, WINDOW) == [0, 31, 0, 79, 31]
+
+
+def test_what_sticks_in_one_gpus_gauge_is_news_in_anothers() -> None:
+    memory, found = ReadMemory(), []
+    gpus = grid({ALIVE: samples((of(), []), (of(OTHER), []))}, TIMES).gpus
+    for k, (code, other) in enumerate([(0, 0), (31, 0), (31, 31)], 1):
+        at_s = 60.0 * k
+        shown = ((GPU, code), (OTHER, other))
+        answers = {XID: samples(*((of(device), [(at_s, float(value))]) for device, value in shown))}
+        if k == 2:
+            answers[WINDOW] = samples((of(xid="31"), [(at_s, 1.0)]))
+        found.append(grid(answers, np.array([at_s]), memory=memory, gpus=gpus).values[Signal.XID][:, 0].tolist())
+    assert found == [[0, 0], [31, 0], [0, 31]]
+
+
+def test_a_code_that_comes_again_behind_a_gap_is_an_event_again() -> None:
+    pairs = [(60.0 * k, value) for k, value in ((1, 1.0), (2, 2.0), (4, 3.0), (5, 3.0))]
+    assert xids(framed(TOTAL, (of(xid="31"), pairs))) == [(120.0, 31.0), (240.0, 31.0)]

@@ -4,11 +4,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from healthsvc.fleet import Signal
 from healthsvc.telemetry.catalogue import ENVIRONMENT_ROWS, GPU_ROWS
-from healthsvc.telemetry.framing.framer import LARGEST_LABELS, Framer, devices_of
+from healthsvc.telemetry.framing.framer import Framer
+from healthsvc.telemetry.framing.owners import LARGEST_LABELS, Owners
+from healthsvc.telemetry.identity.labels import DEVICE_LABELS, HOST_LABELS, device_id
 from tests.telemetry.framed import GPU, OTHER, Pairs, grid, line, of, samples
+from tests.telemetry.scrapes import devices_of
 
 TEMPERATURE, REPLAYS = "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_PCIE_REPLAY_COUNTER"
 TIMES = np.arange(1.0, 6) * 60.0
@@ -118,3 +123,31 @@ def test_the_readings_of_a_place_are_cleaned_too() -> None:
     assert raw.environment[Signal.INLET].values[0, 0] == 24
     assert np.isnan(raw.environment[Signal.INLET].values[0, 1:]).all()
     assert raw.rejected == {(Signal.INLET, why): 1 for why in ("out_of_range", "not_a_number")}
+
+
+WRITTEN = st.sampled_from(["", GPU, GPU.upper(), GPU.removeprefix("GPU-"), OTHER, "N/A", "gpu", "0", "1", "nvswitch"])
+NAMES = ("hw_type", "gpu_partition_id", *DEVICE_LABELS, *HOST_LABELS, "pod")
+
+
+@given(st.lists(st.lists(st.dictionaries(st.sampled_from(NAMES), WRITTEN), max_size=4), max_size=4))
+def test_owners_are_told_in_any_order_as_each_series_alone_tells(answers: list[list[dict[str, str]]]) -> None:
+    owners = Owners()
+    for labels in answers:
+        for each in (tuple(labels), tuple(labels), tuple(reversed(labels))):
+            assert list(owners.of(each).devices) == [device_id(one) for one in each]
+
+
+def test_a_name_that_is_known_hides_neither_what_is_no_gpu_nor_another_host() -> None:
+    owners = Owners()
+    assert list(owners.of(({"UUID": GPU}, {"UUID": GPU, "hw_type": "cpu"})).devices) == [GPU, ""]
+    assert list(owners.of(({"UUID": GPU, "gpu_partition_id": "1"}, {"UUID": GPU})).devices) == ["", GPU]
+    assert list(owners.of(tuple({"gpu_id": "0", "hostname": host} for host in "ab")).devices) == ["a/0", "b/0"]
+
+
+def test_a_matcher_narrows_and_what_it_leaves_out_is_not_counted() -> None:
+    row = next(row for row in GPU_ROWS if row.matcher)
+    framer = Framer((), TIMES, 60.0)
+    framer.take(
+        replace(row, matcher='job="right"'), samples(({"job": "wrong"}, steady(5)), ({"job": "right"}, [(60.0, 5)]))
+    )
+    assert framer.grid(0, ()).rejected == {(row.signal, "no_device"): 1}

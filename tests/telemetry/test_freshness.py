@@ -6,10 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from healthsvc.fleet import Signal
-from healthsvc.telemetry.framing.freshness import held_for, hold, intervals
+from healthsvc.telemetry.framing.freshness import FROZEN_S, frozen, held_for, hold, intervals
 from healthsvc.telemetry.framing.read_memory import ReadMemory
 from tests import naive
 from tests.telemetry.framed import GPU, OTHER, Pairs, grid, line, of, samples
+from tests.telemetry.scrapes import devices_of
 
 TEMPERATURE, POWER, ENERGY = "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
 
@@ -36,7 +37,7 @@ def test_a_line_is_held_as_its_twin_says(values: list[float | None], for_s: floa
 def test_the_interval_is_the_usual_one_of_a_target() -> None:
     pairs = every(15, 3000, without=(600, 1200))
     answers = samples((of(), pairs), (of(OTHER), every(120, 3000)), (of("GPU-c"), [(1.0, 2.0)]))
-    found = intervals(answers.values, answers.times_s, answers.counts)
+    found = intervals(answers.times_s, answers.counts)
     np.testing.assert_array_equal(found, [15, 120, np.nan])
 
 
@@ -133,3 +134,103 @@ def test_a_freeze_is_noticed_by_reads_of_a_minute_too() -> None:
         found += line(grid(answers, np.array([minute]), memory=memory), Signal.GPU_TEMPERATURE)
     missing = [k for k, value in enumerate(found, 1) if value is None]
     assert missing == list(range(30, 46))
+
+
+MOMENTS = st.lists(
+    st.tuples(st.sampled_from([1.0, 1.0, 1.0, 2.0, None]), st.sampled_from([300.0, 300.0, 2.0, None])), max_size=40
+)
+
+
+@given(st.lists(MOMENTS, min_size=1, max_size=3), st.integers(1, 39))
+def test_a_standstill_is_found_as_its_twin_says_and_carried_on(
+    told: list[list[tuple[float | None, float | None]]], cut: int
+) -> None:
+    width = max(len(each) for each in told)
+    blank: list[tuple[float | None, float | None]] = [(None, None)]
+    rows = [each + blank * (width - len(each)) for each in told]
+    energy, power = (
+        np.array([[np.nan if pair[part] is None else pair[part] for pair in each] for each in rows], np.float64)
+        for part in (0, 1)
+    )
+    times = 200.0 * np.arange(1.0, width + 1)
+    found, last, since_s = frozen(energy, power, times, None)
+    for row, each in enumerate(rows):
+        wanted = naive.stood_still([e for e, _ in each], [p for _, p in each], times.tolist(), FROZEN_S, 3.0)
+        assert found[row].tolist() == wanted
+    if cut < width:
+        _, *end = frozen(energy[:, :cut], power[:, :cut], times[:cut], None)
+        _, last_again, since_again = frozen(energy[:, cut:], power[:, cut:], times[cut:], (end[0], end[1]))
+        np.testing.assert_array_equal(last_again, last)
+        np.testing.assert_array_equal(since_again, since_s)
+
+
+def test_a_counter_that_stands_still_without_power_readings_is_not_frozen() -> None:
+    series = standstill((1200, 2700))
+    labels, pairs = series[POWER]
+    series[POWER] = (labels, [pair for pair in pairs if not 1200 < pair[0] <= 2760])
+    raw = grid({metric: samples(one) for metric, one in series.items()}, minutes(60))
+    assert None not in line(raw, Signal.GPU_TEMPERATURE)
+
+
+def live(
+    series: dict[str, list[tuple[str, Pairs]]], fleet: dict[str, set[int]], columns: int = 40
+) -> dict[str, list[float | None]]:
+    """The temperature of every device in reads of one column each. fleet: in which columns each is part of it."""
+    memory: ReadMemory = ReadMemory()
+    found: dict[str, list[float | None]] = {device: [] for device in fleet}
+    for k in range(1, columns + 1):
+        at_s = 60.0 * k
+        here = [device for device, when in fleet.items() if k in when]
+        gpus = devices_of({"": samples(*((of(device), []) for device in here))})
+        answers = {}
+        for metric, each in series.items():
+            inside = [(of(device), [p for p in pairs if at_s - 60 < p[0] <= at_s]) for device, pairs in each]
+            if any(pairs for _, pairs in inside):
+                answers[metric] = samples(*((labels, pairs) for labels, pairs in inside if pairs))
+        raw = grid(answers, np.array([at_s]), memory=memory, gpus=gpus)
+        for row, gpu in enumerate(gpus):
+            found[gpu.device_id] += line(raw, Signal.GPU_TEMPERATURE, row)
+    return found
+
+
+ALWAYS = set(range(1, 41))
+
+
+def test_a_column_in_which_no_gpu_has_a_sample_is_held_like_any_other() -> None:
+    found = live({TEMPERATURE: [(GPU, every(120, 2400))]}, {GPU: ALWAYS})[GPU]
+    assert found[9:] == [50.0] * 31  # five samples tell the interval
+
+
+def test_a_signal_of_which_nothing_is_left_to_hold_is_absent() -> None:
+    memory = ReadMemory()
+    for k in range(1, 41):
+        answers = {TEMPERATURE: samples((of(), [(60.0 * k, 50.0)]))} if k <= 20 and k % 2 == 0 else {}
+        gpus = devices_of({"": samples((of(), []))})
+        raw = grid(answers, np.array([60.0 * k]), memory=memory, gpus=gpus)
+        assert (Signal.GPU_TEMPERATURE in raw.values) == (k in {2, 4, 6, 8, *range(10, 23)})
+
+
+def test_who_joins_makes_no_gap_for_the_slow() -> None:
+    joins = set(range(21, 41))
+    series = {TEMPERATURE: [(GPU, every(120, 2400)), (OTHER, [(60.0 * k, 40.0) for k in joins])]}
+    found = live(series, {GPU: ALWAYS, OTHER: joins})
+    assert found[GPU][9:] == [50.0] * 31
+    assert found[OTHER] == [40.0] * 20
+
+
+def test_a_slow_gpu_that_is_part_of_the_fleet_in_every_other_column_only_is_known_all_the_same() -> None:
+    sometimes = set(range(2, 21, 2)) | set(range(20, 41))
+    series = {TEMPERATURE: [(GPU, every(120, 2400)), (OTHER, every(60, 2400, 40.0))]}
+    assert live(series, {OTHER: ALWAYS, GPU: sometimes})[GPU][10:] == [50.0] * 20
+
+
+def test_a_frozen_exporter_is_found_although_others_come_and_go() -> None:
+    stands = [(60.0 * k, 1e9 + min(k, 5) * 1.8e7) for k in range(1, 41)]
+    steady: dict[str, list[tuple[str, Pairs]]] = {
+        POWER: [(GPU, every(60, 2400, 300.0))],
+        TEMPERATURE: [(GPU, every(60, 2400))],
+        ENERGY: [(GPU, stands)],
+    }
+    for guest in (GPU[:-1] + "1", "GPU-00000001-0000-0000-0000-000000000000", OTHER):  # behind it and before it
+        found = live(steady, {GPU: ALWAYS, guest: {*range(12, 20), *range(28, 36)}})[GPU]
+        assert [k for k, value in enumerate(found, 1) if value is None] == list(range(15, 41))

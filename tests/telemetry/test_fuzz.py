@@ -15,13 +15,14 @@ import pytest
 from healthsvc.fleet import Signal
 from healthsvc.telemetry.catalogue import ENVIRONMENT_ROWS, GPU_ROWS, EnvironmentRow, Row, rows_in
 from healthsvc.telemetry.decode import MalformedAnswerError, Samples, decode_points, decode_samples
-from healthsvc.telemetry.exposition import Reader, parse
-from healthsvc.telemetry.framing.framer import Framer, devices_of
+from healthsvc.telemetry.exposition import Reader
+from healthsvc.telemetry.framing.framer import Framer
 from healthsvc.telemetry.framing.grid import frame
 from healthsvc.telemetry.framing.hygiene import PLAUSIBLE
 from healthsvc.telemetry.framing.read_memory import ReadMemory
 from healthsvc.telemetry.source import REASONS, RawGrid
 from tests.telemetry.framed import EXPOSITIONS, ROOT
+from tests.telemetry.scrapes import devices_of, parse
 
 CORPUS = ROOT / "data" / "fixtures" / "fuzz"
 ODD_TIMES = (0.0, -1.0, 1e300, np.inf, -np.inf, np.nan, 5e-324, 599.9999, 600.0, 600.0001)
@@ -63,7 +64,7 @@ def frame_page(text: str) -> None:
     for row in rows_in(shown.samples):
         framer.take(row, shown.samples[row.metric])
     check(framer.grid(0, ()), len(gpus))
-    reader = Reader(openmetrics=True)
+    reader = Reader()
     reader.read(text)
     reader.take()
 

@@ -80,3 +80,12 @@ def test_a_gpu_that_was_away_resumes_from_its_own_carry() -> None:
 def test_joining_windows_share_no_column(middle_s: float) -> None:
     joined = np.concatenate([uniform_times(0, middle_s, 30), uniform_times(middle_s, 300, 30)])
     np.testing.assert_array_equal(joined, uniform_times(0, 300, 30))
+
+
+def test_decimals_that_differ_by_less_than_a_unit_are_no_restart() -> None:
+    # An upgrade from millijoules to whole joules.
+    window, _ = frame(raw_grid(np.array([[1e6 + 0.9, 1e6, 1e6 + 5]])))
+    np.testing.assert_array_equal(window.get(Signal.ENERGY), [[0, 0, 5]])
+    np.testing.assert_array_equal(window.get(Signal.DRIVER_RELOADS), [[0, 0, 0]])
+    window, _ = frame(raw_grid(np.array([[1e6, 1e6 - 1]])))
+    np.testing.assert_array_equal(window.get(Signal.DRIVER_RELOADS), [[0, 1]])

@@ -11,6 +11,7 @@ from pytest_httpserver import HTTPServer
 from werkzeug import Request, Response
 
 from healthsvc.config import HttpClientSettings, PrometheusSettings
+from healthsvc.fleet import Signal
 from healthsvc.telemetry.prometheus import PrometheusSource
 from healthsvc.telemetry.server.http_session import Exchanger, build_session
 from healthsvc.telemetry.source import SourceError
@@ -236,3 +237,25 @@ def test_a_request_without_timeout_gets_one(httpserver: HTTPServer) -> None:
     httpserver.expect_request("/").respond_with_handler(slow)
     with pytest.raises(requests.Timeout):
         build_session(HttpClientSettings(timeout_s=0.2)).get(httpserver.url_for("/"))
+
+
+@pytest.mark.parametrize(("whole", "told"), [(True, 79.0), (False, 0.0)])
+def test_a_count_that_a_partial_answer_may_have_hidden_is_not_taken_for_new(
+    httpserver: HTTPServer, whole: bool, told: float
+) -> None:
+    names = ["DCGM_FI_DEV_GPU_TEMP", "DCGM_EXP_XID_ERRORS_TOTAL"]
+    httpserver.expect_request(NAMES).respond_with_json({"status": "success", "data": names})
+    reads = {"so far": 1}
+
+    def respond(request: Request) -> Response:
+        if "XID" not in request.form["query"] or not is_read(request):
+            return json_response(samples(request))
+        counted = [{"metric": {**GPU, "xid": "79"}, "values": [[60 * reads["so far"], "1"]]}]
+        hidden = reads["so far"] == 1
+        return json_response(answer("matrix", [] if hidden else counted, isPartial=hidden and not whole))
+
+    httpserver.expect_request(QUERY).respond_with_handler(respond)
+    from_server = source(httpserver)
+    assert from_server.read(TIMES_S[:1]).incomplete is not whole
+    reads["so far"] = 2
+    assert from_server.read(TIMES_S[1:2]).values[Signal.XID].tolist() == [[told]]

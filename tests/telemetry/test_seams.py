@@ -5,7 +5,7 @@ import pytest
 
 from healthsvc.fleet import Signal
 from healthsvc.telemetry.framing.read_memory import ReadMemory
-from tests.telemetry.framed import grid, line, of, samples
+from tests.telemetry.framed import GPU, OTHER, grid, line, of, samples
 
 TEMPERATURE, ENERGY = "DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
 
@@ -56,3 +56,20 @@ def test_a_read_that_continues_no_other_starts_afresh() -> None:
     for at_s, value in ((60.0, 20.0), (600.0, 140.0)):
         raw = grid({TEMPERATURE: samples((of(), [(at_s, value)]))}, np.array([at_s]), memory=memory)
         assert line(raw, Signal.GPU_TEMPERATURE) == [value]
+
+
+def test_what_a_later_sample_of_the_same_read_confirms_is_a_step() -> None:
+    memory = ReadMemory()
+    grid({TEMPERATURE: samples((of(), [(60.0, 20.0)]))}, np.array([60.0]), memory=memory)
+    answers = {TEMPERATURE: samples((of(), [(120.0, 92.0), (180.0, 91.0)]))}
+    raw = grid(answers, np.array([120.0, 180.0]), memory=memory)
+    assert line(raw, Signal.GPU_TEMPERATURE) == [92, 91]
+
+
+def test_what_the_read_before_knew_of_a_gpu_stays_its_own_when_others_join() -> None:
+    memory, first = ReadMemory(), "GPU-00000001-0000-0000-0000-000000000000"
+    for at_s, devices in ((60.0, (GPU,)), (120.0, (first, GPU, OTHER))):
+        values = {GPU: 20.0 if at_s == 60.0 else 140.0, first: 95.0, OTHER: 90.0}
+        told = samples(*((of(device), [(at_s, values[device])]) for device in devices))
+        raw = grid({TEMPERATURE: told}, np.array([at_s]), memory=memory)
+    assert [line(raw, Signal.GPU_TEMPERATURE, row) for row in range(3)] == [[95.0], [None], [90.0]]

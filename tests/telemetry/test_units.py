@@ -1,5 +1,7 @@
 """The name says the unit, the values prove it; a contradiction is told and never guessed silently."""
 
+from itertools import accumulate, chain
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -23,6 +25,12 @@ def every_minute(values: list[float]) -> Pairs:
 
 def reading(raw: RawGrid, metric: str, unit: str) -> Reading:
     return next(each for each in raw.readings if each.metric == metric and each.unit == unit)
+
+
+def repeated(scrape_s: float, until_s: float, per_s: float, collect_s: float = 30.0) -> Pairs:
+    """A counter that an exporter collects more seldom than it is scraped."""
+    times = np.arange(1, until_s // scrape_s + 1) * scrape_s
+    return [(float(t), 1e9 + per_s * float(t // collect_s * collect_s)) for t in times]
 
 
 def framed(metric: str, values: list[float], memory: ReadMemory | None = None) -> RawGrid:
@@ -144,5 +152,71 @@ def test_no_board_can_be_mistaken_for_another_unit(watts: float, unit: str) -> N
 
 
 def test_a_counter_that_stands_still_has_no_slope() -> None:
-    found = slopes(np.array([5.0, 5, 5, 1, 2]), np.array([0.0, 1, 2, 0, 1]), np.array([3, 2, 0]))
-    np.testing.assert_array_equal(found, [np.nan, 1.0, np.nan])
+    minutes = np.array([0.0, 60, 120, 0, 120])
+    found = slopes(np.array([5.0, 5, 5, 1, 241]), minutes, np.array([3, 2, 0]))
+    np.testing.assert_array_equal(found, [np.nan, 2.0, np.nan])
+
+
+ENERGY = "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
+
+
+@pytest.mark.parametrize("scrape_s", [5.0, 10.0, 15.0, 30.0])
+@pytest.mark.parametrize("watts", [12.0, 120.0, 600.0, 1000.0, 1400.0])
+@pytest.mark.parametrize("columns", [1, 2, 3, 10])
+def test_a_counter_that_each_scrape_repeats_keeps_its_unit(scrape_s: float, watts: float, columns: int) -> None:
+    memory, joules, pairs = ReadMemory(), [], repeated(scrape_s, 1800.0, 1e3 * watts)
+    for first in range(0, 30, columns):
+        times = np.arange(first + 1.0, first + columns + 1) * 60.0
+        inside = [pair for pair in pairs if times[0] - 60 < pair[0] <= times[-1]]
+        raw = grid({ENERGY: samples((of(), inside))}, times, memory=memory)
+        assert [(each.unit, each.conflict) for each in raw.readings] == [("millijoules", False)]
+        joules += raw.values[Signal.ENERGY][0].tolist()
+    assert np.diff(joules) == pytest.approx(watts * 60)
+
+
+@pytest.mark.parametrize("scrape_s", [5.0, 10.0])
+def test_a_throttle_counter_that_each_scrape_repeats_keeps_its_unit(scrape_s: float) -> None:
+    metric, times = "DCGM_FI_DEV_GPU_THERMAL_THROTTLE_SECONDS_TOTAL", np.arange(1.0, 31) * 60.0
+    for per_s, unit in ((0.9e6, "seconds"), (1e9, "nanoseconds")):  # the first is too slow for nanoseconds
+        raw = grid({metric: samples((of(), repeated(scrape_s, 1800.0, per_s)))}, times)
+        assert [each.unit for each in raw.readings] == [unit]
+
+
+def test_what_rises_for_less_than_two_minutes_tells_no_slope() -> None:
+    times = np.array([0.0, 60, 119, 0, 60, 120])
+    np.testing.assert_array_equal(slopes(times, times, np.array([3, 3])), [np.nan, 1.0])
+
+
+def test_a_slope_never_spans_a_restart() -> None:
+    # Up to 1,000 a minute, then anew from 0, past where it began.
+    values = np.array([100.0, 1100, 2100, 3100, 0, 1000, 2000, 3000])
+    assert slopes(values, np.arange(8.0) * 60.0, np.array([8])) == pytest.approx([1000 / 60])
+
+
+def test_a_read_too_short_to_prove_a_unit_goes_with_the_one_that_proved_it() -> None:
+    memory = ReadMemory()
+    joules = [1e6 + 650.0 * 60 * k for k in range(12)]
+    framed(ENERGY, joules[:10], memory=memory)
+    raw = grid({ENERGY: samples((of(), [(660.0, joules[10])]))}, np.array([660.0]), memory=memory)
+    assert line(raw, Signal.ENERGY) == [joules[10]]
+    assert reading(raw, ENERGY, "joules").conflict
+
+
+def test_what_no_board_draws_proves_no_unit() -> None:
+    for slope in (2.9, 3.1e9):
+        assert prove_slope("energy", slope).unit is None
+
+
+@given(st.lists(st.lists(st.tuples(st.integers(1, 90), st.integers(-5, 50)), max_size=12), max_size=3))
+def test_a_slope_lies_between_the_slowest_and_the_fastest_rise_of_any_two_minutes(
+    series: list[list[tuple[int, int]]],
+) -> None:
+    times = [list(accumulate(float(apart) for apart, _ in each)) for each in series]
+    values = [list(accumulate(float(rise) for _, rise in each)) for each in series]
+    counts = np.array([len(each) for each in series], np.int64)
+    found = slopes(np.array([*chain(*values)], np.float64), np.array([*chain(*times)], np.float64), counts)
+    for slope, value, time in zip(found, values, times, strict=True):
+        possible = naive.rises(value, time, 120.0)
+        if np.isnan(slope):
+            continue
+        assert min(possible) - 1e-9 <= slope <= max(possible) + 1e-9

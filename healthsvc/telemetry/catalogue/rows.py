@@ -25,7 +25,7 @@ OTEL = "opentelemetry hw"
 class Row:
     """One exporter metric and the canonical signal it carries.
 
-    unit: a word of telemetry.units, what the name says; the values may prove another. Where several series of one
+    unit: a word of framing.units, what the name says; the values may prove another. Where several series of one
     device report in one grid column (pods, jobs, MIG instances, replicas), `merge` picks the largest, the smallest or
     the newest; never a sum, because they repeat one reading. Of several rows with one signal the earlier wins, sample
     by sample. since: the generation that brought the name. matcher: label matchers as in PromQL, which narrow.

@@ -1,27 +1,36 @@
 """Samples of any origin to a RawGrid: canonical names, base units, no blanks, all series of a device merged."""
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from itertools import repeat
 
 import numpy as np
 from numpy.typing import NDArray
 
-from healthsvc.fleet import GpuId, PlaceSeries, Signal, first_of, first_rows
+from healthsvc.fleet import LIVENESS, GpuId, PlaceSeries, Signal, first_of, first_rows
 from healthsvc.telemetry.catalogue import GPU_ROWS, EnvironmentRow, Row
 from healthsvc.telemetry.catalogue.rows import predicate
 from healthsvc.telemetry.decode import Samples
 from healthsvc.telemetry.framing.cleaning import Series, clean
-from healthsvc.telemetry.framing.codes import CodeCounts, several_codes, show_newborn
-from healthsvc.telemetry.framing.freshness import HELD, STALE, Rhythm, Tail, frozen, held_for, hold, intervals
+from healthsvc.telemetry.framing.codes import (
+    CodeCounts,
+    behind_counts,
+    count_codes,
+    filled,
+    several_codes,
+    show_newborn,
+)
+from healthsvc.telemetry.framing.freshness import HELD, STALE, Rhythm, frozen, held_for, hold, intervals
 from healthsvc.telemetry.framing.merge import columns_of, merge_samples
+from healthsvc.telemetry.framing.owners import Owners
 from healthsvc.telemetry.framing.read_memory import ReadMemory
 from healthsvc.telemetry.framing.readings import Readings
 from healthsvc.telemetry.framing.seams import judge_all
-from healthsvc.telemetry.identity.labels import completed, device_id, gpu_id, place_name
+from healthsvc.telemetry.framing.tails import Tail
+from healthsvc.telemetry.identity.labels import place_name
 from healthsvc.telemetry.source import RawGrid
 
 Floats = NDArray[np.float64]
-LARGEST_LABELS = 16_384  # characters in the label values of one series
 _NO_GPU = ("nvswitch", "cpu", "nvlink")  # series with one of these speak of no GPU, and may
 _RANK = {(row.metric.lower(), row.matcher): rank for rank, row in enumerate(GPU_ROWS)}
 
@@ -52,6 +61,11 @@ class Framer:
         self._readings = Readings(len(self._gpus))
         self._interval_s = np.full(len(self._gpus), np.nan)
         self._rhythm = Rhythm.unknown(len(self._gpus))
+
+    @property
+    def owners(self) -> Owners:
+        """Whose series are whose, for whoever looks at the same answers."""
+        return self._memory.owners
 
     def take(self, row: Row | EnvironmentRow, samples: Samples, columns: slice = slice(None)) -> None:
         """The samples of one catalogue row, for these columns of the grid."""
@@ -93,10 +107,17 @@ class Framer:
             fresh[0],
         )
 
-    def grid(self, samples: int, warnings: Sequence[str]) -> RawGrid:
-        """What was taken so far. samples: how many there were; warnings: what their source warned of."""
+    def grid(self, samples: int, warnings: Sequence[str], partial: bool = False) -> RawGrid:
+        """What was taken so far. samples: how many there were; warnings: what their source warned of; partial: series
+        may be missing, so that a metric without any proves nothing."""
         values = self._coalesced()
-        self._refresh(values)
+        devices, start_s = tuple(gpu.device_id for gpu in self._gpus), float(self._times_s[0]) - self._step_s
+        tail = self._memory.freshness.tails.get(start_s, Tail.unknown(()))
+        before = tail.of(devices)
+        sticks = self._count_xids(values, before, start_s, partial)
+        after = self._refresh(values, before, sticks)
+        self._memory.freshness.keep(float(self._times_s[-1]), after.with_absent(tail))
+        self._memory.owners.forget_answer()
         places: defaultdict[Signal, list[PlaceSeries]] = defaultdict(list)
         for surrounding in sorted(self._surroundings, key=lambda row: (row.rank, row.metric)):
             places[surrounding.signal].append(self._places(surrounding, self._surroundings[surrounding]))
@@ -114,16 +135,19 @@ class Framer:
 
     def _owned(self, row: Row, samples: Samples) -> Series:
         """The series of known GPUs that the row means; others are left out, those that name no GPU are counted."""
-        meets = predicate(row.matcher) if row.matcher else None
-        rejected = self._rejected[row.signal]
-        rows = np.full(len(samples.labels), -1, np.intp)
-        for i, labels in enumerate(samples.labels):
-            if sum(map(len, labels.values())) > LARGEST_LABELS:
-                rejected["oversized_labels"] += int(samples.counts[i])
-            elif meets is None or meets(labels):
-                device = device_id(labels)
-                rows[i] = self._row_of.get(device, -1)
-                if not device and not any(name in labels for name in _NO_GPU):
+        rejected, owned = self._rejected[row.signal], self._memory.owners.of(samples.labels)
+        rows = np.fromiter(map(self._row_of.get, owned.devices, repeat(-1)), np.intp, len(owned.devices))
+        rows[owned.oversized] = -1
+        if len(owned.oversized):
+            rejected["oversized_labels"] += int(samples.counts[owned.oversized].sum())
+        if row.matcher:
+            meets = predicate(row.matcher)
+            rows[[i for i, labels in enumerate(samples.labels) if not meets(labels)]] = -1
+        if "" in owned.devices:
+            large = frozenset(owned.oversized.tolist())
+            for i, labels in enumerate(samples.labels):
+                nameless = not owned.devices[i] and i not in large and predicate(row.matcher)(labels)
+                if nameless and not any(name in labels for name in _NO_GPU):
                     rejected["no_device"] += int(samples.counts[i])
         series = Series(row.signal, samples.labels, rows, *_floats(samples), samples.counts)
         return series if (rows >= 0).all() else series.chosen(rows >= 0)
@@ -147,51 +171,62 @@ class Framer:
 
     def _learn_intervals(self, series: Series) -> None:
         """The shortest of a GPU's series: replicas and pods repeat one target."""
-        found = intervals(series.values, series.times_s, series.counts)
+        found = intervals(series.times_s, series.counts)
         np.fmin.at(self._interval_s, series.rows, found)
         self._rhythm.see(series.times_s, series.counts, series.rows)
 
     def _coalesced(self) -> dict[Signal, Floats]:
-        """One grid a signal: of its metrics the first in the catalogue wins, sample by sample; without samples none."""
+        """One grid a signal but XIDs: of its metrics the first in the catalogue wins, sample by sample; without samples
+        none."""
         values: dict[Signal, Floats] = {}
-        devices, start_s = tuple(gpu.device_id for gpu in self._gpus), float(self._times_s[0]) - self._step_s
-        for row, counted in self._codes.items():
-            before = self._memory.totals.get((row.metric, start_s))
-            self._grids[row], last = counted.grid(row.counts, devices, before)
-            self._memory.keep_totals(row.metric, float(self._times_s[-1]), last)
         for row in sorted(self._grids, key=_rank):
             grid = self._grids[row]
-            if np.isnan(grid).all():
+            if row.signal is Signal.XID or np.isnan(grid).all():
                 continue
             earlier = values.get(row.signal)
             if earlier is None:
                 values[row.signal] = grid
                 continue
-            missing = np.isnan(earlier)
-            if row.signal is Signal.XID:  # once there are counts, the gauge that sticks has nothing to add
-                missing &= ~np.logical_or.accumulate(~missing, axis=1)
-            np.copyto(earlier, grid, where=missing)
+            np.copyto(earlier, grid, where=np.isnan(earlier))
         return values
 
-    def _refresh(self, values: dict[Signal, Floats]) -> None:
-        """Take out what cannot follow the read before or what a frozen exporter repeats; hold gauges of slow GPUs."""
-        freshness, devices = self._memory.freshness, tuple(gpu.device_id for gpu in self._gpus)
-        known = freshness.interval_s
-        tail = freshness.tail(float(self._times_s[0]) - self._step_s, devices)
-        rhythm = self._rhythm.after(tail.rhythm if tail is not None else None)
+    def _count_xids(self, values: dict[Signal, Floats], before: Tail, start_s: float, partial: bool) -> Floats:
+        """Puts the XIDs into `values`, keeps their counts for the next read, and returns what sticks in the gauge."""
+        heard = [~np.isnan(values[signal]) for signal in LIVENESS & values.keys()]
+        alive = np.logical_or.reduce(heard) if heard and not partial else None
+        codes = {row: self._codes[row] for row in sorted(self._codes, key=_rank)}
+        counts, last = count_codes(codes, before.devices, self._memory.totals.get(start_s), alive, partial)
+        self._memory.keep_totals(float(self._times_s[-1]), last)
+        gauge: Floats | None = None
+        for row in sorted(self._grids, key=_rank):
+            if row.signal is Signal.XID:
+                gauge = self._grids[row] if gauge is None else filled(gauge, self._grids[row])
+        shown, sticks = counts, before.sticks
+        if gauge is not None:
+            shown, sticks = behind_counts(counts, gauge, before.sticks)
+        if shown is not None and not np.isnan(shown).all():
+            values[Signal.XID] = shown
+        return sticks
+
+    def _refresh(self, values: dict[Signal, Floats], before: Tail, sticks: Floats) -> Tail:
+        """Take out what cannot follow the read before or what a frozen exporter repeats; hold gauges of slow GPUs.
+
+        How the grid ends, for the next read.
+        """
+        known, devices = self._memory.freshness.interval_s, before.devices
+        rhythm = self._rhythm.after(before.rhythm)
         self._interval_s = np.where(np.isnan(self._interval_s), rhythm.intervals(), self._interval_s)
         unknown = np.flatnonzero(np.isnan(self._interval_s))
         self._interval_s[unknown] = [known.get(devices[i], np.nan) for i in unknown]
         learned = np.flatnonzero(~np.isnan(self._interval_s))
         known.update(zip([devices[i] for i in learned], self._interval_s[learned].tolist(), strict=True))
-        gone, lasts = judge_all(values, self._times_s, tail.lasts if tail is not None else {})
+        gone, lasts = judge_all(values, self._times_s, before.lasts)
         for signal, count in gone.items():
             self._rejected[signal]["impossible_jump"] += count
-        nothing = np.full(len(devices), np.nan)
-        energy, since_s = (tail.energy, tail.since_s) if tail is not None else (nothing, nothing)
+        energy, since_s = before.energy, before.since_s
         if Signal.ENERGY in values:
             power = values.get(Signal.POWER)
-            still, energy, since_s = frozen(values[Signal.ENERGY], power, self._times_s, tail)
+            still, energy, since_s = frozen(values[Signal.ENERGY], power, self._times_s, (energy, since_s))
             if still.any():
                 for signal in STALE & values.keys():
                     self._rejected[signal]["frozen"] += int(np.count_nonzero(~np.isnan(values[signal]) & still))
@@ -199,11 +234,14 @@ class Framer:
         held_s = held_for(self._interval_s, self._step_s)
         held: dict[Signal, tuple[Floats, Floats]] = {}
         if (held_s > 0).any():
-            for signal in HELD & values.keys():
-                if signal is not Signal.XID:
-                    before = tail.held.get(signal) if tail is not None else None
-                    held[signal] = hold(values[signal], self._times_s, held_s, before)
-        freshness.keep(float(self._times_s[-1]), Tail(devices, held, energy, since_s, rhythm, lasts))
+            for signal in HELD & (values.keys() | before.held.keys()) - {Signal.XID}:
+                # A column in which no GPU has a sample is held like any other.
+                grid = values.get(signal)
+                grid = np.full((len(devices), len(self._times_s)), np.nan) if grid is None else grid
+                held[signal] = hold(grid, self._times_s, held_s, before.held.get(signal))
+                if signal in values or not np.isnan(grid).all():
+                    values[signal] = grid
+        return Tail(devices, held, energy, since_s, sticks, rhythm, lasts)
 
     def _places(self, row: EnvironmentRow, answers: Sequence[Samples]) -> PlaceSeries:
         """The row's series by place, in order of name."""
@@ -247,14 +285,3 @@ def _rank(row: Row) -> int:
 def _code(label: str) -> int:
     """The number that an xid label holds; 0 where it holds none."""
     return int(label) if label.isdecimal() and len(label) < 6 else 0
-
-
-def devices_of(samples: Mapping[str, Samples]) -> tuple[GpuId, ...]:
-    """Every GPU that these samples by metric name tell of, each once, in order of device_id."""
-    found: dict[str, GpuId] = {}
-    for each in samples.values():
-        for labels in each.labels:
-            gpu = gpu_id(labels)
-            if gpu is not None:
-                found[gpu.device_id] = completed(gpu, found.get(gpu.device_id, gpu))
-    return tuple(found[device] for device in sorted(found))

@@ -9,16 +9,13 @@ exporter's own collection intervals (30 s), never over one scrape. Blind to a fr
 for the first FROZEN_S of the standstill as long as a read does not reach beyond it.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from types import MappingProxyType
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from healthsvc.fleet import LIVENESS, STATES, Signal
-from healthsvc.telemetry.framing.seams import Last
-from healthsvc.telemetry.framing.units import LOWEST_WATTS, steps
+from healthsvc.telemetry.framing.units import LOWEST_WATTS
 
 Floats = NDArray[np.float64]
 Rows = NDArray[np.intp]
@@ -27,25 +24,9 @@ _LATE = 1.25  # a scrape may come this much late
 _FINER = 1.2  # the grid is finer than the source from here on
 ENOUGH = 5  # samples tell an interval; gaps among fewer would be taken for one
 _REMEMBERED = 8
+_SPACINGS_LOOKED_AT = 16
 FROZEN_S = 600.0
-_KEPT_TAILS = 4  # of reads that others may continue: the live one, and walks through the past
-
-
-@dataclass(frozen=True)
-class Tail:
-    """How a grid ended, for the grid that continues it.
-
-    held[signal]: the last sample of slow GPUs' gauges and states, and its column's end, both [gpu]. energy, since_s
-    [gpu]: the energy counter's last value, and since when it has that value. rhythm: of its samples. lasts: the last
-    samples of signals that have a pace.
-    """
-
-    devices: tuple[str, ...]
-    held: Mapping[Signal, tuple[Floats, Floats]]
-    energy: Floats
-    since_s: Floats
-    rhythm: "Rhythm"
-    lasts: Mapping[Signal, Last] = field(default_factory=lambda: MappingProxyType({}))
+_BLOCK = 256  # rows at once, so that what is looked at together stays in the cache
 
 
 @dataclass(frozen=True)
@@ -74,10 +55,8 @@ class Rhythm:
         spacing = (last[few] - first[few]) / (counts[some][few] - 1)
         np.fmin.at(self.spacings[:, -1], rows[some][few], spacing)
 
-    def after(self, before: "Rhythm | None") -> "Rhythm":
+    def after(self, before: "Rhythm") -> "Rhythm":
         """This rhythm as the continuation of `before`."""
-        if before is None:
-            return self
         spacings = before.spacings.copy()
         seen = np.isfinite(self.first_s)
         seam = np.where(seen & np.isfinite(before.last_s), self.first_s - before.last_s, np.nan)
@@ -93,35 +72,17 @@ class Rhythm:
         return np.where(known >= ENOUGH - 1, _lower_quartile(self.spacings, known), np.nan)
 
 
-@dataclass
-class Freshness:
-    """What reads know of each other: every GPU's interval, and how the newest grids ended, by their last column."""
-
-    interval_s: dict[str, float] = field(default_factory=dict)
-    tails: dict[float, Tail] = field(default_factory=dict)
-
-    def tail(self, start_s: float, devices: tuple[str, ...]) -> Tail | None:
-        """Of the grid that ended at `start_s` and had the same GPUs."""
-        found = self.tails.get(start_s)
-        return found if found is not None and found.devices == devices else None
-
-    def keep(self, end_s: float, tail: Tail) -> None:
-        """Remember it in the place of the oldest."""
-        self.tails.pop(end_s, None)
-        self.tails[end_s] = tail
-        while len(self.tails) > _KEPT_TAILS:
-            del self.tails[next(iter(self.tails))]
-
-
-def intervals(values: Floats, times_s: Floats, counts: NDArray[np.int64]) -> Floats:
+def intervals(times_s: Floats, counts: NDArray[np.int64]) -> Floats:
     """Usual spacing of each series' samples [series], NaN for fewer than ENOUGH samples.
 
-    The lower quartile: a missed scrape can only make a spacing longer.
+    The lower quartile of some places: a missed scrape can only make a spacing longer.
     """
-    _, apart = steps(values, times_s, counts)
     found = np.full(len(counts), np.nan)
     enough = np.flatnonzero(counts >= ENOUGH)
-    found[enough] = _lower_quartile(apart[enough], np.full(len(enough), apart.shape[1]))
+    first, places = (np.cumsum(counts) - counts)[enough], np.linspace(0.0, 1.0, _SPACINGS_LOOKED_AT)
+    at = first[:, None] + np.floor(places * (counts[enough] - 2)[:, None]).astype(np.int64)
+    if len(enough):
+        found[enough] = _lower_quartile(times_s[at + 1] - times_s[at], np.full(len(enough), len(places)))
     return found
 
 
@@ -163,36 +124,49 @@ def hold(grid: Floats, grid_s: Floats, held_s: Floats, before: tuple[Floats, Flo
 
 
 def frozen(
-    energy: Floats, power: Floats | None, grid_s: Floats, tail: Tail | None
+    energy: Floats, power: Floats | None, grid_s: Floats, before: tuple[Floats, Floats] | None
 ) -> tuple[NDArray[np.bool_], Floats, Floats]:
     """Where the energy counter has stood still too long though power was drawn [gpu, time]; and its last value and
-    since when it has that value [gpu].
+    since when it has that value [gpu]. before: those two at the end of the grid that this one continues.
 
-    Without a power reading nothing is frozen: a board that is switched off uses no energy.
+    A standstill counts from its second column on. Without a power reading nothing is frozen, nor where one of them is
+    too low: a board that is switched off uses no energy.
     """
     count, width = energy.shape
-    before = tail.energy if tail is not None else np.full(count, np.nan)
-    since = tail.since_s if tail is not None else np.full(count, np.nan)
+    was, since = before if before is not None else (np.full(count, np.nan), np.full(count, np.nan))
     if not width:
-        return np.zeros(energy.shape, bool), before, since
+        return np.zeros(energy.shape, bool), was, since
     known = ~np.isnan(energy)
     newest = np.maximum.accumulate(np.where(known, np.arange(width), -1), axis=1)
-    filled = np.where(newest >= 0, np.take_along_axis(energy, np.maximum(newest, 0), axis=1), before[:, None])
-    earlier = np.concatenate([before[:, None], filled[:, :-1]], axis=1)
+    filled = np.where(newest >= 0, np.take_along_axis(energy, np.maximum(newest, 0), axis=1), was[:, None])
+    earlier = np.concatenate([was[:, None], filled[:, :-1]], axis=1)
     changed = known & (filled != earlier)
     at = np.maximum.accumulate(np.where(changed, np.arange(width), -1), axis=1)
     began = np.where(at >= 0, grid_s[np.maximum(at, 0)], since[:, None])
     still = known & (grid_s - began >= FROZEN_S)
-    rows = np.flatnonzero(still.any(axis=1)) if power is not None else np.zeros(0, np.intp)
     found = np.zeros(energy.shape, bool)
-    for row in rows.tolist():  # few
-        assert power is not None  # noqa: S101 - without it there are no rows
-        for begin in np.unique(began[row, still[row]]).tolist():
-            run = (began[row] == begin) & (grid_s > begin)
-            found[row] |= run & bool(np.nanmin(power[row, run], initial=np.inf) >= LOWEST_WATTS)
-            if np.isnan(power[row, run]).all():
-                found[row] &= ~run
+    if power is not None:
+        rows = np.flatnonzero(still.any(axis=1))
+        for block in np.split(rows, range(_BLOCK, len(rows), _BLOCK)):
+            found[block] = _stood(changed[block], still[block], power[block], grid_s > began[block])
     return found, filled[:, -1], began[:, -1]
+
+
+def _stood(
+    changed: NDArray[np.bool_], still: NDArray[np.bool_], power: Floats, after: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
+    """Of runs of one value, which begin where it has `changed`, the columns `after` their first, if the run is `still`
+    too long and draws power throughout; all [gpu, time]."""
+    if not len(changed):
+        return changed
+    changed[:, 0] = True
+    starts = np.flatnonzero(changed)
+    lowest = np.fmin.reduceat(np.where(after, power, np.nan).reshape(-1), starts)  # NaN, without any: meets no limit
+    long = np.logical_or.reduceat(still.reshape(-1), starts)
+    with np.errstate(invalid="ignore"):
+        stood = long & (lowest >= LOWEST_WATTS)
+    found: NDArray[np.bool_] = after & np.repeat(stood, np.diff(np.append(starts, changed.size))).reshape(after.shape)
+    return found
 
 
 GAUGES = tuple(signal for signal in Signal if signal.kind == "gauge")

@@ -65,8 +65,8 @@ class Gathering:
         wanted = ((gpu.device_id, found.get(gpu.device_id)) for gpu in gpus)
         several = {device: one.places for device, one in wanted if one is not None and len(one.places) > 1}
         self._contest = Contest(several, known.at, times_s, step_s)
-        self._partitions = Partitions(times_s, step_s, known.cut)
-        self._holders = Holders()
+        self._partitions = Partitions(times_s, step_s, known.cut, framer.owners)
+        self._holders = Holders(framer.owners)
 
     def take(self, row: Row | EnvironmentRow, samples: Samples, columns: slice) -> None:
         """The answer to one catalogue row, for these columns of the grid."""
@@ -76,10 +76,10 @@ class Gathering:
         if (rest := self._contest.hold(row, samples, columns)).labels or not samples.labels:
             self._framer.take(row, rest, columns)
 
-    def grid(self, samples: int, warnings: Sequence[str]) -> RawGrid:
-        """All of it. The GPUs stand in the rows asked for, each with its labels at the end."""
+    def grid(self, samples: int, warnings: Sequence[str], partial: bool = False) -> RawGrid:
+        """All of it. The GPUs stand in the rows asked for, each with its labels at the end. partial: see the framer."""
         self._contest.settle(self._framer)
-        raw = self._framer.grid(samples, [*warnings, *self._contest.warnings()])
+        raw = self._framer.grid(samples, [*warnings, *self._contest.warnings()], partial)
         states, cuts = self._contest.states, self._partitions.timelines()
         last = {device: completed(turns[-1][1], self._named(device)) for device, turns in states.items()}
         gpus = tuple(last.get(gpu.device_id, gpu) for gpu in self._gpus)

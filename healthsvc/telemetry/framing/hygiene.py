@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from healthsvc.fleet import COUNTERS, THERMAL_THROTTLE_SOURCES, YEAR_S, Signal
-from healthsvc.telemetry.framing.units import HIGHEST_WATTS
+from healthsvc.telemetry.framing.units import HIGHEST_WATTS, SLACK_S
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -80,10 +80,9 @@ ZERO_IS_ABSENT = frozenset(
 # when full load meets an idle board (H100: 30 to 87 celsius), and its cooler then needs minutes to give that back.
 SPIKES = MappingProxyType({Signal.GPU_TEMPERATURE: 60.0, Signal.MEMORY_TEMPERATURE: 60.0, Signal.INLET: 25.0})
 SPIKE_S = 300.0
-# A counter cannot rise faster than this a second: a board's watts; a second of throttling a second. The samples may be
-# up to SLACK_S older than their scrape, since exporters collect every 30 s and repeat values in between.
+# A counter cannot rise faster than this a second: a board's watts; a second of throttling a second. SLACK_S comes on
+# top, since samples may be older than their scrape.
 FASTEST = MappingProxyType({Signal.ENERGY: HIGHEST_WATTS, **dict.fromkeys(_THROTTLED, 1.0)})
-SLACK_S = 120.0
 _FARTHEST_S = 1e12  # of any time from 1970: 31,000 years, or milliseconds that were taken for seconds
 # What is kept for life falls only if somebody clears it, and then stays low: a fall that is taken back never was.
 FOR_LIFE = frozenset({*_REPAIRS, Signal.SBE_AGGREGATE, Signal.DBE_AGGREGATE})

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from healthsvc.fleet import Signal
-from healthsvc.telemetry.framing.hygiene import FASTEST, SLACK_S, SPIKE_S, SPIKES
+from healthsvc.telemetry.framing.hygiene import FASTEST, SPIKE_S, SPIKES
+from healthsvc.telemetry.framing.units import SLACK_S
 
 Floats = NDArray[np.float64]
 JUDGED = (*(signal for signal in SPIKES if signal is not Signal.INLET), *FASTEST)

@@ -7,6 +7,7 @@ type any name into the exporter's CSV), so a name alone is not enough:
   Decided sample by sample, since an upgrade changes it in the middle of a series; 1 itself goes with its neighbours.
 - clock: no processor runs below 1 MHz or above 1 THz, so a number below 1e6 is megahertz.
 - energy: a board draws 3 W to 3 kW, so the slope of its counter falls into one of three bands that do not overlap.
+  A slope needs SLACK_S: between two scrapes a counter may hold the energy of a whole interval of the exporter, or none.
 - time: a throttle counter rises by at most a second a second. A slope above 2e6 proves nanoseconds (NVML's unit,
   whatever help texts say); a smaller one proves nothing, since throttling may have been partial.
 
@@ -55,9 +56,12 @@ UNITS = MappingProxyType(
 )
 HIGHEST_WATTS = 3_000.0  # of one board
 LOWEST_WATTS = 3.0
+# A counter's sample may be this much older than its scrape: exporters collect every 30 s, or more seldom, and repeat
+# the value in between. What rises within less time than that tells no slope.
+SLACK_S = 120.0
 _LEAST_HERTZ = 1e6
 _SURE_NANOSECONDS = 2e6
-_STEPS_LOOKED_AT = 16
+_SPANS_LOOKED_AT = 16  # enough for a median, whatever the length of the history
 
 
 @dataclass(frozen=True)
@@ -68,35 +72,33 @@ class Evidence:
     why: str
 
 
-def steps(values: Floats, times_s: Floats, counts: NDArray[np.int64]) -> tuple[Floats, Floats]:
-    """Rises and seconds between neighbouring samples of each series, at no more than 16 places of it [series, place].
-
-    NaN where a series has fewer samples. A few places are enough for a median, whatever the length of the history.
-    """
-    first = np.cumsum(counts) - counts
-    places = np.linspace(0.0, 1.0, _STEPS_LOOKED_AT)
-    at = first[:, None] + np.floor(places * np.maximum(counts - 2, 0)[:, None]).astype(np.int64)
-    at[counts < 2] = 0
-    if not len(values):
-        nothing = np.full(at.shape, np.nan)
-        return nothing, nothing
-    after = np.minimum(at + 1, len(values) - 1)
-    rise, apart = values[after] - values[at], times_s[after] - times_s[at]
-    rise[counts < 2], apart[counts < 2] = np.nan, np.nan
-    return rise, apart
-
-
 def slopes(values: Floats, times_s: Floats, counts: NDArray[np.int64]) -> Floats:
-    """Typical rise per second of each series' counter [series], over the steps in which it rose; NaN if it never did.
+    """Typical rise per second of each series' counter [series]; NaN if it never rose, or is shorter than SLACK_S.
 
-    The median, so that one wrong reading proves nothing.
+    The median over at most 17 spans of SLACK_S or more in which it rose and never fell, so that one wrong reading
+    proves nothing; the last of them is the whole series.
     """
-    rise, apart = steps(values, times_s, counts)
-    with np.errstate(all="ignore"):
-        slope = np.where((rise > 0) & (apart > 0), rise / apart, np.nan)
-    rose = np.flatnonzero(~np.isnan(slope).all(axis=1))
     found = np.full(len(counts), np.nan)
-    found[rose] = np.nanmedian(slope[rose], axis=1)
+    ends = np.cumsum(counts)
+    some = np.flatnonzero(counts > 1)
+    some = some[times_s[ends[some] - 1] - times_s[ends[some] - counts[some]] >= SLACK_S]
+    if not len(some):
+        return found
+    first, last = (ends - counts)[some], ends[some] - 1
+    steps_of = counts[some] - 1
+    # One more than the usual spacing asks for, since spacings differ a little.
+    reach = np.ceil(SLACK_S * steps_of / (times_s[last] - times_s[first])).astype(np.int64) + 1
+    places = np.linspace(0.0, 1.0, _SPANS_LOOKED_AT)
+    start = first[:, None] + np.floor(places * np.maximum(steps_of - reach, 0)[:, None]).astype(np.int64)
+    start = np.column_stack([start, first])
+    end = np.column_stack([np.minimum(start[:, :-1] + reach[:, None], last[:, None]), last])
+    with np.errstate(invalid="ignore"):
+        falls = np.append(0, np.cumsum(values[1:] < values[:-1]))
+        rise, apart = values[end] - values[start], times_s[end] - times_s[start]
+        usable = (rise > 0) & (apart >= SLACK_S) & (falls[end] == falls[start])
+    rose = usable.any(axis=1)
+    slope = np.where(usable[rose], rise[rose] / np.where(usable[rose], apart[rose], 1.0), np.nan)
+    found[some[rose]] = np.nanmedian(slope, axis=1)
     return found
 
 
@@ -155,7 +157,8 @@ class UnitJudge:
     """What is known of metrics whose values contradict their names, by (metric, host): hosts are upgraded one by one.
 
     A source keeps one for its life, so that a read of two samples is understood like a read of a day. It need not
-    outlive the process: the first read that proves something knows it again.
+    outlive the process: the first read that proves something knows it again. Blind to a counter whose unit changes
+    while all reads are shorter than SLACK_S.
     """
 
     contradicted: dict[tuple[str, str], str] = field(default_factory=dict)

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from healthsvc.telemetry.decode import Samples
-from healthsvc.telemetry.identity.labels import device_id, instance_of
+from healthsvc.telemetry.framing.owners import Owners
+from healthsvc.telemetry.identity.labels import INSTANCE_LABELS, instance_of
 
 Timeline = list[tuple[float, frozenset[str]]]
 _MOST = 62  # instance names told apart in one reading; DCGM numbers them 0 to 14
@@ -34,6 +35,7 @@ class Partitions:
     times_s: NDArray[np.float64]
     step_s: float
     before: CutBefore
+    owners: Owners = field(default_factory=Owners)
     _parts: list[tuple[NDArray[np.int64], ...]] = field(
         default_factory=list, init=False
     )  # device, column, ms, instance
@@ -42,18 +44,21 @@ class Partitions:
 
     def take(self, metric: str, samples: Samples) -> None:
         """The series of one metric: of GPUs that are cut, or once were."""
+        cut, small = INSTANCE_LABELS
+        if metric not in self.before.metrics and not any(cut in labels or small in labels for labels in samples.labels):
+            return
         named = [instance_of(labels) for labels in samples.labels]
+        devices = self.owners.of(samples.labels).devices
         if any(named):
             self.before.metrics.add(metric)
-            self.before.devices.update(device_id(s) for s, cut in zip(samples.labels, named, strict=True) if cut)
+            self.before.devices.update(name for name, instance in zip(devices, named, strict=True) if instance)
         if metric not in self.before.metrics:
             return
         device, instance = np.full(len(named), -1, np.int64), np.full(len(named), -1, np.int64)
-        for series, (labels, cut) in enumerate(zip(samples.labels, named, strict=True)):
-            name = device_id(labels)
+        for series, (name, each) in enumerate(zip(devices, named, strict=True)):
             if name and name in self.before.devices:
                 device[series] = self._device.setdefault(name, len(self._device))
-                instance[series] = min(self._instance.setdefault(cut, len(self._instance)), _MOST) if cut else -1
+                instance[series] = min(self._instance.setdefault(each, len(self._instance)), _MOST) if each else -1
         of = np.repeat(np.arange(len(named)), samples.counts)
         column = np.searchsorted(self.times_s, samples.times_s, side="left")
         kept = (device[of] >= 0) & (column < len(self.times_s)) & (samples.times_s > self.times_s[0] - self.step_s)

@@ -13,7 +13,7 @@ import numpy as np
 
 from healthsvc.fleet import Signal, Workload
 from healthsvc.telemetry.decode import Samples
-from healthsvc.telemetry.identity.labels import device_id
+from healthsvc.telemetry.framing.owners import Owners
 
 TELLING = frozenset({Signal.GPU_UTILIZATION, Signal.GPU_TEMPERATURE, Signal.POWER})  # every exporter has one of these
 _POD = ("pod", "pod_name", "podname")
@@ -68,6 +68,7 @@ def workload_of(labels: Mapping[str, str], own: str | None = None) -> Workload |
 class Holders:
     """Takes answers in any order, then says who holds which GPU at the end of what was read."""
 
+    owners: Owners = field(default_factory=Owners)
     _own: set[str] = field(default_factory=set, init=False)
     _newest: dict[str, tuple[float, Signal, Workload | None]] = field(default_factory=dict, init=False)
 
@@ -78,8 +79,8 @@ class Holders:
             return
         last = np.cumsum(samples.counts) - 1
         times = np.where(samples.counts > 0, samples.times_s[np.maximum(last, 0)], -np.inf)
-        for labels, at_s in zip(samples.labels, times.tolist(), strict=True):
-            device = device_id(labels)
+        devices = self.owners.of(samples.labels).devices
+        for labels, device, at_s in zip(samples.labels, devices, times.tolist(), strict=True):
             if not device or at_s == -np.inf:
                 continue
             before = self._newest.get(device)

@@ -82,7 +82,8 @@ class Gatherer:
     def days(self) -> Iterator[tuple[int, dict[str, Samples]]]:
         """Each UTC day (its number since 1970) with its samples by metric, in order of series and time.
 
-        A day's columns are the multiples of the step in (midnight, midnight], so its samples are those up to the last.
+        A day's columns are the multiples of the step in [midnight, midnight): a sample at 00:00:00 belongs to the new
+        day, and so do those that come after the last column of the day before.
         """
         by_day: defaultdict[int, dict[str, Samples]] = defaultdict(dict)
         for metric, parts in self._kept.items():

@@ -35,6 +35,7 @@ _DMON = {
     "dbecc": "ecc.errors.uncorrected.aggregate.total",
 }
 _DMON_HEADER = re.compile(r"^#[ \t]*(?:Date[ \t]+Time[ \t]+)?gpu[ \t].*$", re.MULTILINE | re.IGNORECASE)
+_DMON_BEGIN = re.compile(rf"{_DMON_HEADER.pattern}\n#.*\bidx\b", re.MULTILINE | re.IGNORECASE)
 _DMON_DATE = r"^(\d{4})(\d{2})(\d{2})$"
 _TIME = ("timestamp", "dmon.date", "dmon.time")
 _IDENTITY = {
@@ -70,6 +71,11 @@ class Tally:
     note: str = ""
     unused: set[str] = field(default_factory=set)
     rejected: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+
+def is_log(text: str) -> bool:
+    """Whether a header of nvidia-smi or dmon is in the text; dmon's with its line of units, which no comment has."""
+    return bool(_HEADER.search(text) or _DMON_BEGIN.search(text))
 
 
 def read_log(
@@ -162,7 +168,7 @@ def _samples(
     tally.rejected["row", "malformed"] += int((~known).sum())
     labels, code = _identity(fields, len(table), dialect)
     for column, text in cells.items():
-        if column is None or column.field in (*_TIME, "Date", "Time"):
+        if column is None or column.field in _TIME:
             continue
         metric = _metric(column, fields)
         if metric not in wanted:

@@ -1,6 +1,5 @@
 """Files in, a recording out: each file is read as what it is, all are framed by the one framer, day by day."""
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,7 +22,6 @@ from healthsvc.telemetry.imports.text import ImportFileError, blocks
 from healthsvc.telemetry.recording import NothingRecordedError, RecordingWriter
 from healthsvc.telemetry.source import RawGrid
 
-_EXPOSITION = re.compile(r"^(# (TYPE|HELP|UNIT|EOF)\b|[a-zA-Z_:][\w:]*(\{.*\})? +[-+\dNI]|\{__name__=)", re.MULTILINE)
 MOST_GPUS = 200_000
 _GPU_ROWS = {row.metric: [other for other in GPU_ROWS if other.metric == row.metric] for row in GPU_ROWS}
 _AS_WRITTEN = {metric.lower(): metric for metric in _GPU_ROWS}  # some pipelines write all names in small letters
@@ -120,7 +118,7 @@ def import_files(
 def _read(text: Iterator[str], dialect: Dialect, tally: Tally) -> Iterator[tuple[str, Samples]]:
     first = next(text, "")
     text = chain([first], text)
-    if _EXPOSITION.search(first) and not dialect.columns:
+    if openmetrics.is_dump(first) and not nvidia_smi.is_log(first) and not dialect.columns:
         yield from openmetrics.read_dump(text, WANTED, tally)
     else:
         yield from nvidia_smi.read_log(text, dialect, WANTED, tally)

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 _LOCAL = r"^\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}(\.\d{1,9})?$"
-_ZONED = r"^\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}(\.\d{1,9})?(Z|[+-]\d{2}:?\d{2})$"
+_ZONED = r"^\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}(\.\d{1,9})?(Z|[+-]([01]\d|2[0-3]):?[0-5]\d)$"
 _NUMBER = r"^\d{9,19}(\.\d+)?$"
 _CALENDAR = r"^[A-Z][a-z]{2} [A-Z][a-z]{2} {1,2}\d{1,2} \d{2}:\d{2}:\d{2} \d{4}$"
 _LATEST_S = 1e11  # larger numbers count in smaller units
@@ -48,12 +48,12 @@ def _local(text: pa.Array, zone: str) -> NDArray[np.float64]:
     return _in_zone(_stamps(text), zone)
 
 
-def _stamps(text: pa.Array) -> pa.Array:
-    """Text as timestamps; a field out of its range (month 13) is null."""
+def _stamps(cells: pa.Array) -> pa.Array:
+    """Text or whole seconds as timestamps; a field out of its range (month 13, the year 9999) is null."""
     try:
-        return pc.cast(text, pa.timestamp("ns"))
+        return pc.cast(cells, pa.timestamp("ns"))
     except pa.ArrowInvalid:  # one bad cell spoils the whole column: find it
-        return pa.array([_one(cell) for cell in text], pa.timestamp("ns"))
+        return pa.array([_one(cell) for cell in cells], pa.timestamp("ns"))
 
 
 def _one(cell: pa.Scalar) -> pa.Scalar | None:
@@ -92,6 +92,4 @@ def _number(text: pa.Array, zone: str) -> NDArray[np.float64]:
 
 def _calendar(text: pa.Array, zone: str) -> NDArray[np.float64]:
     single = pc.replace_substring_regex(text, " +", " ")
-    return _in_zone(
-        pc.cast(pc.strptime(single, "%a %b %d %H:%M:%S %Y", unit="s", error_is_null=True), pa.timestamp("ns")), zone
-    )
+    return _in_zone(_stamps(pc.strptime(single, "%a %b %d %H:%M:%S %Y", unit="s", error_is_null=True)), zone)
