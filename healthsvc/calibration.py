@@ -5,7 +5,7 @@ labelled `prior`: a number without a track record says so.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any
@@ -33,6 +33,10 @@ class ClassPrior:
     failure_p_7d: float
     degrading_p: float
     source: str
+
+    def at_site(self, ratio: float) -> "ClassPrior":
+        """The same class at a site whose own events speak for `ratio` times the rate."""
+        return replace(self, t2_per_gpu_year=self.t2_per_gpu_year * ratio, t1_per_gpu_year=self.t1_per_gpu_year * ratio)
 
     @property
     def watch_p_30d(self) -> float:

@@ -177,6 +177,7 @@ def fuse(
         time_to_limit_s=limit_s,
         headroom_celsius=headroom(history, facts),
         evidence={name: forecast.evidence for name, forecast in forecasts.items()},
+        watch_p_30d=tuple(priors[name].watch_p_30d for name in CLASSES),
         domains=domains,
         incidents=incidents,
     )

@@ -69,6 +69,7 @@ def parts(quick: bool) -> list[Part]:
         Part("large", "bench_cycle.py", ("--gpus", large, *cycle)),
         Part("train", "bench_history.py", ("train", "--gpus", small, *cycle)),
         Part("trend", "bench_trend.py", ("--gpus", small, *cycle)),
+        Part("memory", "bench_memory.py", ("--gpus", large, "--days", "8" if quick else "90", "--rounds", rounds)),
         Part("digest", "bench_history.py", ("digest", "--gpus", day_gpus, "--rounds", rounds)),
         Part("serve", "bench_process.py", ("serve", "--gpus", "8", "--days", "2", "--rounds", rounds)),
         Part("frame", "bench_frame.py", ("speed", "--gpus", small, "--rounds", rounds)),
@@ -103,6 +104,11 @@ def rows(found: Mapping[str, Figures]) -> Iterator[Row]:
     )
     yield Row("the same: forecast", trend["forecast_cpu_s"], "s", target=1.0)
     yield Row("as many times a loop of UnobservedComponents (a sample, scaled)", trend["as_many_times"], "x")
+    memory = found["memory"]
+    whole = f"memory hazards of {memory['gpus']:,} GPUs, {memory['days']} days: learned"
+    yield Row(whole, memory["fit_cpu_s"], "s", target=5.0)
+    yield Row("the same: forecast", memory["forecast_cpu_s"], "s", target=2.0)
+    yield Row("the same: peak memory", memory["peak_mib"], "MiB", target=2048.0)
     yield Row("reading that ledger from disk", found["train"]["ledger_read_cpu_s"], "s")
     yield Row("digesting one day at 60 s", found["digest"]["digest_cpu_s"], "s")
     yield Row("start to the first /metrics, wall", found["serve"]["first_metrics_s"], "s", target=2.0)

@@ -68,10 +68,15 @@ def group_median(values: Sequence[Sequence[Maybe]], groups: Sequence[int], at_le
     return found
 
 
-def peer_ratio(log_r: Sequence[Sequence[Maybe]], node: Sequence[int], peers: int = 3) -> list[list[Maybe]]:
+def peer_ratio(
+    log_r: Sequence[Sequence[Maybe]], node: Sequence[int], peers: int = 3, rounds: int = 3
+) -> list[list[Maybe]]:
     """log R less what its node has in common that day, where the node has enough GPUs, else log R itself."""
-    apart = [middle_of(row) for row in less(log_r, group_median(log_r, node, peers))]
-    day = group_median([[less_one(y, own) for y in row] for row, own in zip(log_r, apart, strict=True)], node, peers)
+    day = group_median(log_r, node, peers)
+    for _ in range(rounds):
+        apart = [middle_of(row) for row in less(log_r, day)]
+        alike = [[less_one(y, own) for y in row] for row, own in zip(log_r, apart, strict=True)]
+        day = group_median(alike, node, peers)
     common = [[less_one(y, middle_of(row)) for y in row] for row in day]
     cleared = less(log_r, common)
     enough = [own >= 0 and sum(other == own for other in node) >= peers for own in node]
@@ -557,3 +562,33 @@ def excited_cells(
                 mass += weight * scale * (math.exp(-(start - at) / scale) - math.exp(-(end - at) / scale))
         excited.append(mass * exposure / (end - start) + (frailty * exposure if earlier else 0.0))
     return excited, events
+
+
+def day_tail(count: int, profile: dict[str, float], steps: int = 4000) -> float:
+    """P(a day has `count` errors or more): two negative binomials by adding up, bursts averaged over their rates."""
+
+    def calm(mean: float, shape: float) -> float:
+        return exceedance(count, shape, shape / mean, 1.0)
+
+    shape, a, b = profile["burst_shape"], profile["burst_a"], profile["burst_b"]
+    burst = weights = 0.0
+    for step in range(steps):  # over log rates, within which the size of a burst is gamma
+        log_rate = -25.0 + 30.0 * (step + 0.5) / steps
+        rate = math.exp(log_rate)
+        weight = math.exp(a * math.log(b) - math.lgamma(a) + a * log_rate - b * rate)
+        weights += weight
+        burst += weight * gamma_above(count * rate, shape)
+    high, share = profile["elevated_share"], profile["bursting_share"]
+    tail = (1 - high - share) * calm(profile["quiet_mean"], profile["quiet_shape"])
+    return tail + high * calm(profile["elevated_mean"], profile["elevated_shape"]) + share * burst / weights
+
+
+def gamma_above(x: float, shape: float, terms: int = 400) -> float:
+    """P(G > x) of a gamma with unit rate, from the series of the lower one; 0 where that would lose all digits."""
+    if x > 60.0:
+        return 0.0
+    term = total = 1.0 / shape
+    for k in range(1, terms):
+        term *= x / (shape + k)
+        total += term
+    return 1.0 - total * math.exp(-x + shape * math.log(x) - math.lgamma(shape)) if x > 0 else 1.0

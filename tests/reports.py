@@ -69,6 +69,7 @@ def calm_report(gpus: Sequence[GpuId] | int = 4, now_s: float = NOW_S) -> RiskRe
         time_to_limit_s=np.full((*shape, len(QUANTILES)), np.nan, np.float32),
         headroom_celsius={},
         evidence={},
+        watch_p_30d=(0.01,) * len(CLASSES),
     )
 
 

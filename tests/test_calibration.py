@@ -133,6 +133,14 @@ def test_the_shipped_priors_are_those_of_the_design() -> None:
         assert "assumed" in prior.source  # the T1 rates are, and say so
 
 
+def test_a_site_with_another_rate_has_the_prior_scaled_and_the_shares_kept() -> None:
+    prior = class_priors(load_priors())["memory"]
+    site = prior.at_site(3.0)
+    np.testing.assert_allclose(site.hazard(HORIZONS_S), 3.0 * prior.hazard(HORIZONS_S))
+    assert site.watch_p_30d > prior.watch_p_30d
+    assert prior.at_site(1e-6).watch_p_30d == 0.01
+
+
 def test_prior_hazards_grow_with_time_and_shrink_with_gravity() -> None:
     found = prior_hazards(class_priors(load_priors()), HORIZONS_S)
     assert found.shape == (3, 2, 3)

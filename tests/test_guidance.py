@@ -38,6 +38,14 @@ EVIDENCE = {
         "uncorrectable_remaps_30d_rows",
         "uncorrectable_episodes_90d_episodes",
         "correctable_errors_7d_errors",
+        "correctable_errors_1h_errors",
+        "sibling_errors_1h_errors",
+        "correctable_rate_per_h",
+        "correctable_error_days",
+        "growth_exponent",
+        "growth_exponent_low",
+        "spares_at_worst_rows",
+        "sram_threshold_exceeded_bool",
         "remap_pending_bool",
         "remap_failure_bool",
     ),
@@ -244,6 +252,54 @@ def test_a_lost_gpu_is_told_since_when_and_what_to_restart() -> None:
         ),
         "Drain the node and restart it; if the GPU does not return or is lost again within 14 days, RMA.",
     )
+
+
+def test_a_worn_sram_is_told_as_such() -> None:
+    report = changed(at_watch("memory", 0.999, Band.CRITICAL), "terminal", (0, MEMORY), True)
+    reasons, action = said(with_evidence(report, memory={"sram_threshold_exceeded_bool": 1.0}))
+    assert reasons[0] == "Uncorrectable errors of its on-chip memory have passed the limit that NVIDIA sets (SRAM)"
+    assert "RMA" in action
+
+
+def test_a_storm_is_told_with_its_rate_and_its_siblings() -> None:
+    evidence = {
+        "correctable_errors_1h_errors": 17_700.0 * HOUR_S,
+        "sibling_errors_1h_errors": 0.0,
+        "correctable_rate_per_h": 0.02,
+    }
+    report = changed(at_watch("memory", 0.001), "change_p", (0, MEMORY), 1e-9)
+    reasons, action = said(with_evidence(report, memory=evidence))
+    assert reasons[0] == (
+        "17,700 a second correctable errors in the last whole hour, 0 on all of its siblings together; "
+        "usual are 0.02 an hour"
+    )
+    assert action == WATCH_IT
+    few = {**evidence, "correctable_errors_1h_errors": 1200.0, "sibling_errors_1h_errors": NAN}
+    assert said(with_evidence(report, memory=few))[0][0] == (
+        "1,200 correctable errors in the last whole hour; usual are 0.02 an hour"
+    )
+
+
+def test_errors_that_come_faster_and_faster_are_told_only_if_that_is_certain() -> None:
+    evidence = {"growth_exponent": 2.3, "growth_exponent_low": 1.2, "correctable_error_days": 9.0}
+    told = "Correctable errors come faster and faster (exponent 2.3 on 9 days with errors)"
+    assert told in said(with_evidence(at_watch("memory", 0.1), memory=evidence))[0]
+    for low in (0.9, NAN):
+        assert (
+            told not in said(with_evidence(at_watch("memory", 0.1), memory={**evidence, "growth_exponent_low": low}))[0]
+        )
+
+
+def test_spare_rows_that_may_run_out_are_told_with_their_time() -> None:
+    report = with_evidence(at_watch("memory", 0.3, Band.DEGRADED), memory={"spares_at_worst_rows": 3.0})
+    dated = changed(report, "time_to_limit_s", (0, MEMORY), [10 * DAY_S, 30 * DAY_S, NAN])
+    reasons, _ = said(dated)
+    assert (
+        "At worst one bank has 3 spare rows left; it would be used up in 30 days, 80 % interval 10 days to "
+        "beyond 180 days"
+    ) in reasons
+    assert "At worst one bank has 3 spare rows left" in said(report)[0]
+    assert not any("spare row" in each for each in said(with_evidence(report, memory={"spares_at_worst_rows": 8.0}))[0])
 
 
 def test_correctable_errors_alone_never_ask_for_a_replacement() -> None:

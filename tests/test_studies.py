@@ -92,5 +92,5 @@ def test_every_part_of_the_study_runs_and_changes_nothing_when_it_is_quick() -> 
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     names = re.findall(r"^(\w+) \{", done.stdout, re.MULTILINE)
-    assert names == ["null", "drift", "decoys", "intervals", "equivalence", "places", "real"]
+    assert names == ["null", "drift", "decoys", "intervals", "constants", "equivalence", "places", "real"]
     assert (MODEL / "card.md").read_text() == before

@@ -4,19 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from healthsvc.fleet import CLASSES, DAY_S, HOUR_S, MINUTE_S, YEAR_S
+from healthsvc.fleet import CLASSES, DAY_S, HOUR_S, MINUTE_S
 
 DOMAIN = "domain"
 UNKNOWN = "unknown"  # per host
 WIDE_UNKNOWN = "wide_unknown"  # one for many hosts
 FLOOD = "flood"
-
-T2_PER_GPU_YEAR = {"thermal": 0.0025, "memory": 0.038, "device_loss": 0.068}
-
-
-def watch_thresholds(t2_per_gpu_year: Mapping[str, float]) -> Mapping[str, float]:
-    """P(T2, 30 d) from which a class is at watch: five times its prior, and 1 % at least."""
-    return MappingProxyType({c: max(0.01, 5 * rate * 30 * DAY_S / YEAR_S) for c, rate in t2_per_gpu_year.items()})
 
 
 def _every(value: float) -> Mapping[str, float]:
@@ -25,14 +18,14 @@ def _every(value: float) -> Mapping[str, float]:
 
 @dataclass(frozen=True)
 class AlertPolicy:
-    """failure: P(grade, 7 d) per class; watch: P(T2, 30 d) per class; degrading_p: change_p per class.
+    """failure: P(grade, 7 d) per class; degrading_p: change_p per class. From which P(T2, 30 d) on a class is at watch,
+    the report says.
 
     The thresholds here are for tests: the service is given those of its priors, or trained ones. The methods tell what
     holds for a group: a class, or `domain`, `unknown`, `wide_unknown`, `flood`.
     """
 
     failure: Mapping[str, float] = field(default_factory=lambda: _every(0.1))
-    watch: Mapping[str, float] = field(default_factory=lambda: _every(0.01))
     degrading_p: Mapping[str, float] = field(default_factory=lambda: _every(1e-4))
     cycle_s: float = MINUTE_S
     trend_hold_s: float = 3 * HOUR_S  # thermal and memory move slowly: one warm afternoon is no trend

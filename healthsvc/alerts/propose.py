@@ -49,7 +49,7 @@ def _gpu_wants(moment: Moment) -> Iterator[Want]:
         report.probability[:, :, T2, MONTH],
     )  # [gpu, class, grade], [gpu, class]
     failure = np.array([policy.failure[name] for name in report.classes])
-    watch = np.array([policy.watch[name] for name in report.classes])
+    watch = np.array(report.watch_p_30d)
     change_p, remembered = _last_tests(moment)
     lost = ~np.isnan(report.facts.lost_s)[:, None] & (np.array(report.classes) == "device_loss")
     changed = change_p < np.array([policy.degrading_p.get(name, 0.0) for name in report.classes])

@@ -139,7 +139,9 @@ class HistorySettings(Section):
     departed_after_s: float = Field(86_400.0, ge=600, description="seconds without a sample after which a GPU leaves")
     lost_for_s: float = Field(7 * 86_400.0, ge=3600, description="seconds that a GPU lost beside a live node is kept")
     topology_file: Path | None = Field(
-        None, description="topology.csv: hostname,tray,rack,cooling_loop,row,power_feed; bmc names its controller"
+        None,
+        description="topology.csv: hostname,tray,rack,cooling_loop,row,power_feed; bmc names its controller; "
+        "position, batch, installed tell of its boards",
     )
 
 

@@ -75,7 +75,6 @@ def alert_policy(priors: Mapping[str, ClassPrior], cycle_s: float) -> AlertPolic
     """The thresholds of each class, as its prior has them."""
     return AlertPolicy(
         failure={name: prior.failure_p_7d for name, prior in priors.items()},
-        watch={name: prior.watch_p_30d for name, prior in priors.items()},
         degrading_p={name: prior.degrading_p for name, prior in priors.items()},
         cycle_s=cycle_s,
     )

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from healthsvc.calibration import Calibration, ClassPrior
 from healthsvc.features.facts import facts, throttling_now
+from healthsvc.features.site import SITE_RATIO
 from healthsvc.fleet import (
     HOUR_S,
     Arrays,
@@ -22,7 +23,7 @@ from healthsvc.fleet import (
     first_rows,
 )
 from healthsvc.forecasters import Prior, shipped_domain_forecasters, shipped_forecasters
-from healthsvc.forecasters.base import DomainForecaster, Forecaster, observed
+from healthsvc.forecasters.base import DomainForecaster, Forecaster, observed, reads_events
 from healthsvc.incidents import update_incidents
 from healthsvc.risk import fuse
 
@@ -31,10 +32,10 @@ State = Mapping[str, Arrays]
 
 @dataclass(frozen=True)
 class _Kept:
-    """A slow forecast and what it was made from."""
+    """A slow forecast and what it was made from. events: how many there were; None if it reads none."""
 
     made_s: float
-    events: int
+    events: int | None
     gpus: tuple[GpuId, ...]
     arrays: Arrays
     seen: NDArray[np.bool_]
@@ -44,7 +45,8 @@ class _Kept:
         """Whether it is still this hour, this fleet and this training, without a new event or a GPU that came back."""
         same_hour = history.now_s // refresh_s == self.made_s // refresh_s
         same_fleet = history.gpus is self.gpus and arrays is self.arrays
-        return same_hour and same_fleet and len(history.events) == self.events and not (seen & ~self.seen).any()
+        same_events = self.events is None or len(history.events) == self.events
+        return same_hour and same_fleet and same_events and not (seen & ~self.seen).any()
 
 
 @dataclass
@@ -97,8 +99,18 @@ class Scorer:
             incidents = update_incidents(incidents, history, domain, hot, self.domain_p_2h[name])
         before = None if previous is None else _carried(previous, history)
         told = tuple(domains.values())
-        report = fuse(history, forecasts, facts(history), self.priors, self.calibration, told, incidents, before)
+        priors = self._at_site(state)
+        report = fuse(history, forecasts, facts(history), priors, self.calibration, told, incidents, before)
         return Snapshot(report, history, dict(state), trained_at_s)
+
+    def _at_site(self, state: State) -> dict[str, ClassPrior]:
+        """The priors as the site's own events have re-fitted them, for the forecasters that learn a site's rate."""
+        ratio = {
+            f.failure_class: float(state[f.name][SITE_RATIO])
+            for f in self.forecasters
+            if SITE_RATIO in state.get(f.name, {})
+        }
+        return {name: prior.at_site(ratio.get(name, 1.0)) for name, prior in self.priors.items()}
 
     def _forecast(self, forecaster: Forecaster, state: State, history: FleetHistory) -> Forecast:
         """Fresh, or for daily-state forecasters the hour's own, blanked where a GPU has fallen silent since."""
@@ -108,7 +120,8 @@ class Scorer:
         kept = self._kept.get(forecaster.name)
         if kept is None or not kept.holds(history, arrays, seen, self.refresh_s):
             fresh = forecaster.forecast(arrays, history)
-            kept = _Kept(history.now_s, len(history.events), history.gpus, arrays, seen, fresh)
+            events = len(history.events) if reads_events(forecaster) else None
+            kept = _Kept(history.now_s, events, history.gpus, arrays, seen, fresh)
             self._kept[forecaster.name] = kept
             return kept.forecast
         return kept.forecast if seen.all() else _blanked(kept.forecast, ~seen)

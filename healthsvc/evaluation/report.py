@@ -122,7 +122,7 @@ class Evaluation:
 
     def to_frame(self) -> Any:
         """`to_rows` as a pandas.DataFrame. Needs pandas (extra `studies`)."""
-        import pandas as pd  # type: ignore[import-untyped]
+        import pandas as pd
 
         return pd.DataFrame(self.to_rows())
 

@@ -171,7 +171,8 @@ def facts(history: FleetHistory) -> Facts:
         last = newest_s(class_events(events, name), gpu_count)
         open_events[:, column] = (last > reset) & (now_s - last < OPEN_FOR_S)
         terminal[:, column] = np.isfinite(newest_s(class_events(events, name, ("T1",)), gpu_count))
-    terminal[:, 1] |= history.recent.last(Signal.REMAP_FAILURE) >= 1
+    for signal in (Signal.REMAP_FAILURE, Signal.SRAM_THRESHOLD, Signal.UNREPAIRABLE):
+        terminal[:, 1] |= history.recent.last(signal) >= 1
     open_events[:, 2] |= gone
     terminal[class_events(events, "device_loss").row[recurring(events)], 2] = True
 

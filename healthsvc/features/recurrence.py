@@ -22,7 +22,7 @@ class Kernel:
     weights: tuple[float, ...]
     frailty: float
 
-    def mass(self, age_s: NDArray[np.float64], horizon_s: float) -> NDArray[np.float64]:
+    def mass(self, age_s: NDArray[np.float64], horizon_s: NDArray[np.float64] | float) -> NDArray[np.float64]:
         """Integral of the decaying part over (age, age + horizon], in multiples of base hazard x seconds."""
         total = np.zeros_like(age_s)
         for scale_days, weight in zip(self.scales_days, self.weights, strict=True):

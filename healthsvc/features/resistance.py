@@ -1,7 +1,9 @@
 """Thermal resistance against peers, and how much of a rise a GPU shares with its node and its loop.
 
 A rise of one GPU stands out against its node. What all GPUs of a node share, or all nodes of a loop, cancels in that
-ratio: it is measured here level by level, so that together they miss only what the whole fleet shares.
+ratio: it is measured here level by level, so that together they miss only what the whole fleet shares. From the ledger
+thermal_trend does so once a day. From the last quarter of an hour (`place_findings`) in this version only the study of
+its card does: incidents do not read it yet.
 """
 
 from dataclasses import dataclass
@@ -15,6 +17,7 @@ from healthsvc.fleet import DailyLedger, FleetHistory, FleetWindow, Floats, Sign
 from healthsvc.fleet.causes import ThermalCause
 
 Numbers = NDArray[np.float64]
+ROUNDS = 3  # of medians over days and over GPUs, by turns
 PEERS = 3  # observed GPUs that a node needs before its median means anything
 LEAST_SHARE = 0.1  # of R, whatever the node has in common
 NODES = 2  # observed nodes that a loop needs, likewise
@@ -25,24 +28,36 @@ WARM_CELSIUS = 3.0
 
 
 def peer_ratio(log_r: Floats, node: NDArray[np.int32], blind: NDArray[np.bool_] | None = None) -> Numbers:
-    """log R less what its node has in common that day [gpu, day]: the median of all GPUs' deviations from themselves.
+    """log R less what its node has in common that day, of the same level over all days as log R [gpu, day].
 
-    From themselves, since GPUs differ by some percent, and a median of levels would jump with who is observed. A GPU
-    whose node has fewer than three GPUs keeps its own log R. The choice is made per GPU and not per day, so that a day
-    with few observed peers is missing, not a step.
+    A GPU whose node has fewer than three GPUs keeps its own log R. The choice is made per GPU and not per day, so that
+    a day with few observed peers is missing, not a step.
 
     What fans and flow do multiplies R. An inlet that is not measured adds to it, the same to every GPU of the node: so
     for GPUs that are `blind` [gpu] to their inlet the common part is taken off as a difference of R.
     """
     has_peers = (group_count(np.ones(len(node), bool), node) >= PEERS)[:, None]
-    normal = nan_median(log_r)[:, None]
-    ratio: Numbers = np.where(has_peers, log_r - group_median(log_r - normal, node, at_least=PEERS), log_r)
+    ratio: Numbers = np.where(has_peers, log_r - common_part(log_r, node), log_r)
     if blind is None or not blind.any():
         return ratio
     r = np.exp(log_r)
-    left = r - group_median(r - np.exp(normal), node, at_least=PEERS)
+    left = r - common_part(r, node)
     additive = np.log(np.maximum(left, LEAST_SHARE * r))
     return np.where(has_peers & blind[:, None], additive, ratio)
+
+
+def common_part(values: Floats, node: NDArray[np.int32]) -> Numbers:
+    """What moves all GPUs of a node alike, about its median over the days [gpu, day]; NaN with fewer than 3 observed.
+
+    By turns how each GPU differs from its node, over all days, and the median of the node without that (Tukey's median
+    polish): GPUs differ by some percent, and a median of levels would jump with who is observed. It begins with the
+    node, so that a day's weather or jobs leave nothing in the ratio, however long they last; a GPU's distance from its
+    own median would still know of them. What one GPU has had since ever moves its peers the less the more rounds.
+    """
+    day = group_median(values, node, at_least=PEERS)
+    for _ in range(ROUNDS):
+        day = group_median(values - nan_median(values - day)[:, None], node, at_least=PEERS)
+    return np.asarray(day - nan_median(day)[:, None], np.float64)
 
 
 def peak_gap(daily: DailyLedger, node: NDArray[np.int32]) -> Numbers:
@@ -136,16 +151,25 @@ def place_findings(history: FleetHistory, inlet: Floats) -> PlaceFindings:
     return PlaceFindings(shifts, rise, attribute(shifts, rise))
 
 
-def attribute(shifts: Shifts, inlet_rise_celsius: Numbers) -> NDArray[np.int8]:
+def attribute(
+    shifts: Shifts,
+    inlet_rise_celsius: Numbers,
+    own: NDArray[np.int8] | None = None,
+    blind: NDArray[np.bool_] | None = None,
+) -> NDArray[np.int8]:
     """The cause that each GPU's shifts speak for [gpu], ThermalCause.NONE where nothing stands out.
 
-    The signatures: one GPU - its own path; all of a node - airflow or branch; all nodes of a loop - flow; warmer supply
-    with resistance as it was - the facility.
+    Warmer supply with resistance as it was is the facility; a GPU's own path outranks that, all of a node - airflow or
+    branch - outranks its GPUs, and all nodes of a loop - flow - its nodes. own: what is known better of each GPU's own
+    path than its shift tells. blind: no inlet is measured [gpu], so that a warm room looks like a node or loop that
+    resists more: it speaks for neither.
     """
-    cause = np.full(len(shifts.gpu), ThermalCause.NONE, np.int8)
     # Comparisons with NaN are false: what is not observed stands for nothing.
-    cause[inlet_rise_celsius >= WARM_CELSIUS] = ThermalCause.SUPPLY_WARM
-    cause[shifts.gpu >= CLEAR_SHIFT] = ThermalCause.THERMAL_PATH
-    cause[shifts.node >= CLEAR_SHIFT] = ThermalCause.NODE_AIRFLOW
-    cause[shifts.loop >= CLEAR_SHIFT] = ThermalCause.LOOP_FLOW
+    told = np.ones(len(shifts.gpu), bool) if blind is None else ~blind
+    if own is None:
+        own = np.where(shifts.gpu >= CLEAR_SHIFT, ThermalCause.THERMAL_PATH, ThermalCause.NONE).astype(np.int8)
+    cause = np.where(inlet_rise_celsius >= WARM_CELSIUS, ThermalCause.SUPPLY_WARM, ThermalCause.NONE).astype(np.int8)
+    cause[own != ThermalCause.NONE] = own[own != ThermalCause.NONE]
+    cause[(shifts.node >= CLEAR_SHIFT) & told] = ThermalCause.NODE_AIRFLOW
+    cause[(shifts.loop >= CLEAR_SHIFT) & told] = ThermalCause.LOOP_FLOW
     return cause

@@ -116,7 +116,8 @@ def trend_path(
 def smooth_levels(path: TrendPath, spec: TrendSpec) -> Floats:
     """Levels in the light of all days [gpu, day], NaN before the first observation (Rauch, Tung, Striebel 1965).
 
-    Not for a path whose slope was opened: the smoother takes the same steps for every day.
+    The service looks ahead and smooths nothing: this is there so that the tests can hold the model, filter and
+    smoother, against that of statsmodels. Not for a path whose slope was opened: it takes the same steps for every day.
     """
     level, slope = path.level[-1].copy(), path.slope[-1].copy()
     smoothed = np.empty_like(path.level)

@@ -79,6 +79,8 @@ _REMAPPING = frozenset(
         Signal.REMAP_PENDING,
         Signal.BANKS_LOW,
         Signal.BANKS_NONE,
+        Signal.SRAM_THRESHOLD,
+        Signal.UNREPAIRABLE,
     }
 )
 _RETIREMENT = frozenset({Signal.RETIRED_PAGES_DBE, Signal.RETIRED_PAGES_PENDING})

@@ -9,6 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 LAYERS = ("node", "tray", "rack", "cooling_loop", "row", "power_feed", "job")
+# Further columns of topology.csv that a hazard can learn from: where in the path of the cooling air a node stands (a
+# number, larger is warmer), which delivery its boards came with, and when they were put in (a date).
+BOARD_COLUMNS = ("position", "batch", "installed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,7 @@ class Topology:
     """Which GPUs share a node, rack, loop or feed.
 
     groups: {layer: int32[gpu]}, -1 unknown; names: {layer: names by group number}. A layer that is absent is wholly
-    unknown.
+    unknown. BOARD_COLUMNS are kept in the same way: who shares a value of them.
     """
 
     groups: Mapping[str, NDArray[np.int32]]
@@ -116,7 +119,7 @@ def build_topology(gpus: Sequence[GpuId], placement: Placement | None = None) ->
     """
     places = placement.by_hostname if placement else {}
     labels: dict[str, list[str]] = {"node": [g.hostname for g in gpus]}
-    for layer in LAYERS[1:]:
+    for layer in (*LAYERS[1:], *BOARD_COLUMNS):
         column = [places.get(g.hostname, {}).get(layer, "") for g in gpus]
         if any(column):
             labels[layer] = column

@@ -56,6 +56,7 @@ class RiskReport:
     time_to_limit_s: Floats  # [gpu, class, quantile]
     headroom_celsius: Mapping[str, Floats]  # sensor -> [gpu]
     evidence: Mapping[str, Mapping[str, Floats]]  # class -> name_unit -> [gpu]
+    watch_p_30d: tuple[float, ...]  # of each class, P(T2, 30 d) from which a GPU is at watch
     reasons: Mapping[int, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
     actions: Mapping[int, str] = field(default_factory=lambda: MappingProxyType({}))
     domains: tuple[DomainForecast, ...] = ()

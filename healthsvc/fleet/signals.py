@@ -43,6 +43,8 @@ class Signal(StrEnum):
     REMAP_PENDING = "remap_pending_bool"
     BANKS_LOW = "banks_with_low_spares_banks"
     BANKS_NONE = "banks_without_spares_banks"
+    SRAM_THRESHOLD = "sram_threshold_exceeded_bool"
+    UNREPAIRABLE = "memory_unrepairable_bool"
     PCIE_REPLAYS = "pcie_replays_errors"
     DRIVER_RELOADS = "driver_reloads_restarts"  # derived: the energy counter restarts with the driver
 
@@ -88,6 +90,8 @@ STATES = frozenset(
         Signal.REMAP_PENDING,
         Signal.BANKS_LOW,
         Signal.BANKS_NONE,
+        Signal.SRAM_THRESHOLD,
+        Signal.UNREPAIRABLE,
         Signal.POWER_LIMIT,
         Signal.GPU_MAX_OPERATING_LIMIT,
         Signal.GPU_SLOWDOWN_LIMIT,

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from healthsvc.features.recurrence import Kernel
+from healthsvc.features.site import SitePrior
 from healthsvc.forecasters.base import DomainForecaster, Forecaster
 from healthsvc.forecasters.device_loss import DeviceLoss
 from healthsvc.forecasters.ecc_growth import EccGrowth
@@ -24,6 +25,7 @@ def shipped_forecasters(priors: Mapping[str, Prior]) -> tuple[Forecaster, ...]:
         _thermal_trend(priors["thermal_trend"]),
         EccGrowth(
             base_t2_per_gpu_year=memory["rates"]["t2_per_gpu_year"],
+            base_by_model=tuple((name, each["t2_per_gpu_year"]) for name, each in memory["rates"]["by_model"].items()),
             terminal_share=_terminal_share(memory["rates"]),
             terminal_share_per_remap=multiplier["terminal_share_per_remap"],
             kernel=_kernel(memory["recurrence"]),
@@ -32,6 +34,7 @@ def shipped_forecasters(priors: Mapping[str, Prior]) -> tuple[Forecaster, ...]:
             low_spares_multiplier=multiplier["low_spares"],
             no_spares_multiplier=multiplier["no_spares"],
             correctable_remap_multiplier=multiplier["correctable_remap"],
+            site=_site(memory["site"]),
         ),
         DeviceLoss(
             base_t2_per_gpu_year=device["rates"]["t2_per_gpu_year"],
@@ -63,12 +66,22 @@ def _thermal_trend(prior: Prior) -> ThermalTrend:
         tries=drift["beginnings"],
         slopes=drift["slopes"],
     )
-    return ThermalTrend(season_step=intervals["season_step_log"], interval_scale=intervals["scale"], path=path)
+    return ThermalTrend(
+        season_step=intervals["season_step_log"],
+        interval_scale=intervals["scale"],
+        counted_p=prior["thresholds"]["degrading_p"],
+        path=path,
+    )
 
 
 def _terminal_share(rates: Mapping[str, Any]) -> float:
     """T1 in T2, of which it is a part."""
     return float(rates["t1_per_gpu_year"] / rates["t2_per_gpu_year"])
+
+
+def _site(numbers: Mapping[str, Any]) -> SitePrior:
+    names = ("gpu_years", "recurrent_events", "effect_sd", "weak_effect_sd")
+    return SitePrior(*(float(numbers[name]) for name in names))
 
 
 def _kernel(numbers: Mapping[str, Any]) -> Kernel:

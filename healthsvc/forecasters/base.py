@@ -33,6 +33,9 @@ class Forecaster(Protocol):
     unknown (NaN, never 0). uses: what else it reads, itself or as events and ledger columns. pools: with the state
     fixed, GPUs outside a GPU's pool change nothing about its forecast. daily_state: what it says moves with the days
     and with events, so a forecast of this hour stands until either changes.
+
+    May say `reads_events: ClassVar[bool] = False` where `forecast` never looks at the event log: then no new event asks
+    for a fresh one. `fit` may read events all the same.
     """
 
     name: ClassVar[str]
@@ -53,6 +56,11 @@ class Forecaster(Protocol):
     def project(self, state: Arrays, history: FleetHistory, row: int) -> Projection:
         """One GPU's past and future, for people to look at."""
         ...
+
+
+def reads_events(forecaster: Forecaster) -> bool:
+    """Whether an event may change its forecast while its state stays the same; so it is unless it denies it."""
+    return bool(getattr(forecaster, "reads_events", True))
 
 
 class DomainForecaster(Protocol):
@@ -121,5 +129,6 @@ __all__ = [
     "aligned",
     "device_ids",
     "observed",
+    "reads_events",
     "rows_in_state",
 ]

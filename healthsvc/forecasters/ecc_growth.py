@@ -1,9 +1,10 @@
 """ecc_growth: memory failure from remaps and recurrences, with correctable errors as the weak hint that they are.
 
 On HBM the correctable rate tells next to nothing about uncorrectable errors (Calchas, ATC 2024); recurrence tells most
-(Titan: x480 in the week after a double-bit error). So the hazard is base x (state of the spare rows x horizon + the
-self-exciting mass of past uncorrectable episodes and, far weaker, of precursors); correctable errors themselves only
-raise a change alarm.
+(Titan: x480 in the week after a double-bit error). So the hazard is the model's base rate x what the site's own record
+makes of it (features.site) x (state of the spare rows x horizon + the self-exciting mass of past uncorrectable
+episodes and, far weaker, of precursors). Correctable errors raise a change alarm where an hour of them is out of the
+GPU's character (forecasters.ecc.rates), and enter the hazard only as far as the site's own events say that they tell.
 
 Blind to: a first uncorrectable error without any earlier sign, which is the usual case (97.8 % on Titan).
 """
@@ -14,15 +15,14 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from healthsvc.features.counts import exceedance, fit_gamma
 from healthsvc.features.facts import class_events
 from healthsvc.features.medians import nan_sum
 from healthsvc.features.recurrence import Kernel, excitation, merge_episodes
+from healthsvc.features.site import BLOCK_DAYS, SitePrior, Weak, blocks, board_ratio, learn, model_rates
 from healthsvc.fleet import (
     DAY_S,
     HAZARD_CAP,
     HORIZONS_S,
-    QUANTILES,
     YEAR_S,
     Arrays,
     EventLog,
@@ -32,7 +32,11 @@ from healthsvc.fleet import (
     Projection,
     Signal,
 )
-from healthsvc.forecasters.base import Pool, aligned, device_ids, observed
+from healthsvc.forecasters.base import Pool, device_ids, observed
+from healthsvc.forecasters.ecc.rates import fit_rates, unusual_errors
+from healthsvc.forecasters.ecc.spares import spares_at_worst, time_to_exhaustion_s
+
+Numbers = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -61,12 +65,14 @@ class EccGrowth:
             Signal.REMAP_FAILURE,
             Signal.BANKS_LOW,
             Signal.BANKS_NONE,
+            Signal.SRAM_THRESHOLD,
         }
     )
-    pools: ClassVar[Pool] = "none"
+    pools: ClassVar[Pool] = "fleet"  # the false-discovery rate of the change alarm is the fleet's
     daily_state: ClassVar[bool] = True
 
     base_t2_per_gpu_year: float
+    base_by_model: tuple[tuple[str, float], ...]  # of products whose name contains the key
     terminal_share: float  # of T2
     terminal_share_per_remap: float  # each uncorrectable remap of the last 30 days eats a spare row
     kernel: Kernel
@@ -75,116 +81,141 @@ class EccGrowth:
     low_spares_multiplier: float
     no_spares_multiplier: float
     correctable_remap_multiplier: float  # a log1p(rows in 30 d)
+    site: SitePrior
 
     def fit(self, history: FleetHistory) -> Arrays:
-        """Rate of ten-minute windows with correctable errors, per GPU, shrunk to the fleet's (finished days only)."""
-        daily = history.daily
-        finished = len(daily.days) - int(daily.unfinished)
-        windows = daily.get("sbe_windows")[:, :finished].astype(np.float64)
-        exposure = np.sum(np.where(np.isnan(windows), 0.0, daily.exposure_h[:, :finished] / 24.0), axis=1)
-        total = nan_sum(windows) if finished else np.full(len(daily.gpus), np.nan)
-        prior = fit_gamma(total, exposure)
-        own = np.where(np.isnan(total), 0.0, total)
-        return {
-            "device_id": device_ids(daily.gpus),
-            "last_day": np.array(float(daily.days[finished - 1]) if finished else -1.0),
-            "windows_a": prior.a + own,
-            "windows_b": prior.b + exposure,
-            "fleet_a": np.array(prior.a),
-            "fleet_b": np.array(prior.b),
-        }
+        """What correctable errors are usual (rate_*), and what the site's record makes of the prior (site_*)."""
+        episodes, _ = _episodes(history)
+        hint, seen = _error_days_before(history), _countable(history)
+        site = learn(history, episodes, self._base(history), self.kernel, self.site, hint, seen)
+        return {"device_id": device_ids(history.gpus), **fit_rates(history), **site}
 
     def forecast(self, state: Arrays, history: FleetHistory, horizons_s: tuple[float, ...] = HORIZONS_S) -> Forecast:
-        """Discrete-state hazard; change_p: tail probability of today's windows with correctable errors."""
-        gpus, now_s = history.gpus, history.now_s
+        """Discrete-state hazard; change_p: whether the newest hour of correctable errors is out of character."""
         known = observed(history, self.requires)
-        events = history.events.known_at(now_s)
-        episodes = merge_episodes(class_events(events, "memory"))
-        precursors = merge_episodes(class_events(events, "memory", ("P",)))
         pending, failed = history.recent.last(Signal.REMAP_PENDING), history.recent.last(Signal.REMAP_FAILURE)
         remaps_30d = _recent_sum(history, "uncorrectable_remaps_rows", 30)
-        correctable_30d = _recent_sum(history, "correctable_remaps_rows", 30)
-        exposure = (
-            self._spares_multiplier(history, pending, correctable_30d)[:, None] * np.array(horizons_s)
-            + excitation(episodes, len(gpus), now_s, horizons_s, self.kernel)
-            + excitation(precursors, len(gpus), now_s, horizons_s, self.kernel, self.precursor_strength)
-        )
-        t2 = self.base_t2_per_gpu_year / YEAR_S * exposure
+        ratio = board_ratio(state, history, _error_days_before(history))
+        rows = np.arange(len(history.gpus))
+        t2 = self._expected(state, history, ratio, rows, horizons_s)
         share = np.minimum(self.terminal_share + self.terminal_share_per_remap * _or_zero(remaps_30d), 1.0)
         hazard = np.stack([t2, t2 * share[:, None]], axis=1)
         hazard = np.where((failed >= 1)[:, None, None], np.maximum(hazard, HAZARD_CAP), hazard)
         hazard = np.where(known[:, None, None], hazard, np.nan)
-        evidence = {
+        left = spares_at_worst(history)
+        exhaustion_s = time_to_exhaustion_s(
+            np.where(known, left, np.nan), lambda worn, ahead_s: self._expected(state, history, ratio, worn, ahead_s)
+        )
+        change_p, unusual = unusual_errors(state, history)
+        episodes, _ = _episodes(history)
+        evidence: dict[str, Floats] = {
             "uncorrectable_remaps_30d_rows": remaps_30d,
-            "correctable_remaps_30d_rows": correctable_30d,
-            "uncorrectable_episodes_90d_episodes": _recent_episodes(episodes, len(gpus), now_s, 90),
+            "correctable_remaps_30d_rows": _recent_sum(history, "correctable_remaps_rows", 30),
+            "uncorrectable_episodes_90d_episodes": _recent_episodes(episodes, len(history.gpus), history.now_s, 90),
             "correctable_errors_7d_errors": _recent_sum(history, "sbe_errors", 7),
-            "correctable_error_days_30d_days": _error_days(history, 30),
             "remap_pending_bool": pending,
             "remap_failure_bool": failed,
+            "sram_threshold_exceeded_bool": history.recent.last(Signal.SRAM_THRESHOLD),
+            "spares_at_worst_rows": left,
+            "board_hazard_ratio": ratio,
+            **unusual,
         }
         return Forecast(
             tuple(horizons_s),
             hazard.astype(np.float32),
-            np.where(known, self._change_p(state, history), np.nan).astype(np.float32),
-            np.full((len(gpus), len(QUANTILES)), np.nan, np.float32),
+            np.where(known, change_p, np.nan).astype(np.float32),
+            exhaustion_s,
             {name: np.where(known, values, np.nan).astype(np.float32) for name, values in evidence.items()},
         )
 
-    def _spares_multiplier(
-        self, history: FleetHistory, pending: Floats, correctable_30d: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
+    def _base(self, history: FleetHistory) -> Numbers:
+        products = tuple(gpu.product for gpu in history.gpus)
+        return model_rates(self.base_t2_per_gpu_year, dict(self.base_by_model), products)
+
+    def _expected(
+        self,
+        state: Arrays,
+        history: FleetHistory,
+        ratio: Numbers,
+        rows: NDArray[np.intp],
+        horizons_s: tuple[float, ...],
+    ) -> Numbers:
+        """Uncorrectable events expected within each horizon [row, horizon], of the GPUs `rows` of the history."""
+        now_s, gpus = history.now_s, len(history.gpus)
+        per_s = (self._base(history) / YEAR_S * ratio)[rows]
+        excited = sum(
+            excitation(log, gpus, now_s, horizons_s, self.kernel, strength)
+            for log, strength in zip(_episodes(history), (1.0, self.precursor_strength), strict=True)
+        )
+        exposure = self._spares_multiplier(history)[rows, None] * np.array(horizons_s)
+        return np.asarray(per_s[:, None] * (exposure + float(state["site_recurrence"]) * np.asarray(excited)[rows]))
+
+    def _spares_multiplier(self, history: FleetHistory) -> Numbers:
         """What the state of row remapping does to the base hazard [gpu]; signals that are absent do nothing."""
         factor = np.ones(len(history.gpus))
-        for flags, multiplier in (
-            (pending, self.pending_multiplier),
-            (history.recent.last(Signal.BANKS_LOW), self.low_spares_multiplier),
-            (history.recent.last(Signal.BANKS_NONE), self.no_spares_multiplier),
+        for signal, multiplier in (
+            (Signal.REMAP_PENDING, self.pending_multiplier),
+            (Signal.BANKS_LOW, self.low_spares_multiplier),
+            (Signal.BANKS_NONE, self.no_spares_multiplier),
         ):
-            factor *= np.where(flags >= 1, multiplier, 1.0)
-        return factor * (1.0 + self.correctable_remap_multiplier * np.log1p(_or_zero(correctable_30d)))
-
-    def _change_p(self, state: Arrays, history: FleetHistory) -> NDArray[np.float64]:
-        """Exceedance of the newest day, if training has not seen it; newcomers are judged by the fleet's rate."""
-        daily = history.daily
-        if not len(daily.days) or daily.days[-1] <= float(state["last_day"]):
-            return np.full(len(history.gpus), np.nan)
-        count = daily.get("sbe_windows")[:, -1].astype(np.float64)
-        a = aligned(state, "windows_a", history.gpus, float(state["fleet_a"])).astype(np.float64)
-        b = aligned(state, "windows_b", history.gpus, float(state["fleet_b"])).astype(np.float64)
-        return exceedance(count, a, b, 1.0)
+            factor *= np.where(history.recent.last(signal) >= 1, multiplier, 1.0)
+        correctable = _or_zero(_recent_sum(history, "correctable_remaps_rows", 30))
+        return factor * (1.0 + self.correctable_remap_multiplier * np.log1p(correctable))
 
     def project(self, state: Arrays, history: FleetHistory, row: int) -> Projection:
         """Uncorrectable remaps so far, and as many again as the hazard expects over 30 days."""
-        forecast = self.forecast(state, history.take(np.array([row])), HORIZONS_S)
         total = np.cumsum(_or_zero(history.daily.get("uncorrectable_remaps_rows")[row]))
         reached = float(total[-1]) if len(total) else 0.0
-        expected = np.concatenate([[0.0], forecast.cumulative_hazard[0, 0].astype(np.float64)])
+        ratio = board_ratio(state, history, _error_days_before(history))
+        expected = np.append(0.0, self._expected(state, history, ratio, np.array([row]), HORIZONS_S)[0])
         ahead = np.array([0.0, *HORIZONS_S])
         spread = np.sqrt(expected) * 1.2816
         future = reached + np.stack([np.maximum(expected - spread, 0.0), expected, expected + spread])
         past_s = (history.daily.days.astype(np.float64) + 0.5) * DAY_S
-        return Projection(
-            "uncorrectable remaps", "rows", past_s, total, history.now_s + ahead, future, limit=reached + 8.0
-        )
+        left = float(spares_at_worst(history)[row])
+        limit = reached + (8.0 if np.isnan(left) else left)
+        return Projection("uncorrectable remaps", "rows", past_s, total, history.now_s + ahead, future, limit=limit)
 
 
-def _recent_sum(history: FleetHistory, feature: str, days: int) -> NDArray[np.float64]:
+def _episodes(history: FleetHistory) -> tuple[EventLog, EventLog]:
+    """(uncorrectable episodes, precursors) known by now, one of each a GPU and day; worked out once a history."""
+
+    def work(told: FleetHistory) -> tuple[EventLog, EventLog]:
+        events = told.events.known_at(told.now_s)
+        found = (merge_episodes(class_events(events, "memory", grades)) for grades in (("T1", "T2"), ("P",)))
+        return next(found), next(found)
+
+    return history.once("memory_episodes", work)
+
+
+def _countable(history: FleetHistory) -> NDArray[np.bool_]:
+    """bool[gpu, day]: whether any count that an uncorrectable event raises was exported."""
+    counts = ("dbe_errors", "uncorrectable_remaps_rows", "retired_pages_pages")
+    return np.asarray(np.stack([~np.isnan(history.daily.get(name)) for name in counts]).any(axis=0), bool)
+
+
+def _error_days_before(history: FleetHistory) -> Weak:
+    """log(1 + days with correctable errors) of the week before each block of the ledger, and of the newest week."""
+    errors = history.daily.get("sbe_errors")
+    struck = np.where(np.isnan(errors), np.nan, errors > 0)
+    cuts = blocks(history)
+    weeks = [nan_sum(struck[:, max(first - BLOCK_DAYS, 0) : first]) for first in cuts[:, 0].tolist()]
+    before = np.stack(weeks, axis=1) if weeks else np.zeros((len(errors), 0))
+    newest = struck[:, -BLOCK_DAYS:]
+    now = nan_sum(newest) if newest.shape[1] else np.full(len(errors), np.nan)
+    return Weak("correctable_days_log", np.log1p(before), np.log1p(now))
+
+
+def _recent_sum(history: FleetHistory, feature: str, days: int) -> Numbers:
     values = history.daily.get(feature)[:, -days:]
     return nan_sum(values) if values.shape[1] else np.full(len(values), np.nan)
 
 
-def _error_days(history: FleetHistory, days: int) -> NDArray[np.float64]:
-    errors = history.daily.get("sbe_errors")[:, -days:]
-    flagged = np.where(np.isnan(errors), np.nan, errors > 0)
-    return nan_sum(flagged) if errors.shape[1] else np.full(len(errors), np.nan)
-
-
-def _recent_episodes(episodes: EventLog, gpu_count: int, now_s: float, days: int) -> NDArray[np.float64]:
+def _recent_episodes(episodes: EventLog, gpu_count: int, now_s: float, days: int) -> Numbers:
     fresh = episodes.where(episodes.start_s > now_s - days * DAY_S)
     return np.bincount(fresh.row, minlength=gpu_count).astype(np.float64)
 
 
-def _or_zero(values: Floats) -> NDArray[np.float64]:
+def _or_zero(values: Floats) -> Numbers:
     """For sums that enter a multiplier: what was not observed adds nothing (the GPU stays unknown elsewhere)."""
     return np.where(np.isnan(values), 0.0, values).astype(np.float64)

@@ -5,8 +5,8 @@ memory, is compared with the GPUs of the same node. A test against noise that re
 that a GPU drifts, a filter says how fast, and the first passage to R* = (T_limit - T_in) / P at the load and inlet the
 GPU really meets gives the hazard: that of a drift and that of standing still, weighed by that probability.
 
-Blind to: faults common to a node or loop (the peer ratio cancels them; `features.resistance` measures them, incidents
-are opened from it), GPUs that never run at steady load, and steps faster than a day.
+Blind to: faults common to a node or loop (the peer ratio cancels them; as a cause they are told from the days of the
+ledger, incidents are not opened from resistance yet), GPUs that never run at steady load, and steps faster than a day.
 """
 
 from dataclasses import dataclass, field
@@ -54,11 +54,12 @@ from healthsvc.forecasters.thermal.sensor import Fleet, Learned, SensorSpec, lea
 LEAST_SCATTER = 0.001  # of log R: a sensor of whole degrees shows no less
 FORGOTTEN_DAYS = 21  # without a steady day, after which nothing is said
 MOSTLY = 0.5  # of the days with an inlet
-DIE_SHARE = 0.9  # of the false alarms that the drift tests of die and memory may make together
-Sensor = tuple[str, tuple[str, ...]]
-SENSORS: tuple[Sensor, ...] = (  # prefix in the state; limit of each grade
-    ("", ("max_operating_celsius", "slowdown_celsius")),
-    ("memory_", ("memory_max_celsius",)),  # memory at its limit throttles by software: never terminal by itself
+Sensor = tuple[str, float, tuple[str, ...]]
+# Prefix in the state; share of the false alarms that both drift tests may make together, the die's the larger one,
+# because interfaces age and spare the memory; limit of each grade.
+SENSORS: tuple[Sensor, ...] = (
+    ("", 0.9, ("max_operating_celsius", "slowdown_celsius")),
+    ("memory_", 0.1, ("memory_max_celsius",)),  # memory at its limit throttles by software: never terminal by itself
 )
 
 
@@ -83,11 +84,13 @@ class ThermalTrend:
     )
     pools: ClassVar[Pool] = "none"
     daily_state: ClassVar[bool] = True
+    reads_events: ClassVar[bool] = False  # a move begins a path anew at the next training
 
     load_days: int = 14  # over which the load and inlet the GPU meets are taken
     inlet_sd_log: float = 0.006  # 3 C over a load that differs by a tenth, where no inlet is measured
     season_step: float = 0.004  # of the room to the limit, per square root of a day: season, jobs, fans
-    interval_scale: float = 1.3  # of predicted deviations, until a site's own past forecasts say better
+    interval_scale: float = 1.15  # of predicted deviations, until a site's own past forecasts say better
+    counted_p: float = 3e-6  # tail of the drift test below which a drift counts in the hazards
     path: PathSpec = field(default_factory=PathSpec)
 
     def fit(self, history: FleetHistory) -> Arrays:
@@ -108,7 +111,8 @@ class ThermalTrend:
         measured = nan_mean(daily.get("inlet_measured_ratio")[:, -self.load_days :])
         similar = similar_days(power, inlet, met_power, met_inlet)
         # Fans answer for die and memory alike, and only the die's peak is on record.
-        fleet = Fleet(node, model, ~(measured >= MOSTLY), peak_gap(daily, node))
+        blind = ~(measured >= MOSTLY)
+        fleet = Fleet(node, 2 * model + blind, blind, peak_gap(daily, node))
         spec = SensorSpec(self.path, self.season_step, self.interval_scale, self.load_days)
         days = np.arange(len(daily.days), dtype=np.float64)[None, :]
         comparable = comparable_days(power, met_power, fleet.blind)
@@ -125,7 +129,7 @@ class ThermalTrend:
         room, room_sd = usual_room(
             critical[:, -self.load_days :], critical_log(limits["max_operating_celsius"], met_inlet, met_power)
         )
-        shifts, inlet_rise = place_shifts(daily, history.topology)
+        shifts, inlet_rise = place_shifts(daily, history.topology, similar)
         return {
             "device_id": device_ids(gpus),
             "fitted_day": np.array(float(daily.days[-1]) if len(daily.days) else np.nan),
@@ -158,8 +162,11 @@ class ThermalTrend:
         order = np.argsort(horizons_days, kind="stable")
         rows = np.flatnonzero(known)
         room = {}
-        for prefix, limits in SENSORS:
-            outlook = self._outlook(asked, prefix)
+        change_p = np.full(len(gpus), np.nan)
+        for prefix, share, limits in SENSORS:
+            tail = asked.of(f"{prefix}change_p") / share
+            change_p = np.fmin(change_p, tail)
+            outlook = self._outlook(asked, prefix, tail)
             for grade, limit in enumerate(limits):
                 critical = asked.critical(limit)
                 room[limit] = critical - outlook.standing.level
@@ -174,8 +181,6 @@ class ThermalTrend:
                     when = np.fmin(when, own)
         hazard = np.minimum(hazard, -np.log1p(-PROBABILITY_CAP))
         hazard[:, 1] = np.minimum(hazard[:, 0], hazard[:, 1])
-        # Two tests share one rate of false alarms, the die's the larger part: interfaces age, and spare the memory.
-        change_p = np.fmin(asked.of("change_p") / DIE_SHARE, asked.of("memory_change_p") / (1 - DIE_SHARE))
         return Forecast(
             tuple(horizons_s),
             hazard.astype(np.float32),
@@ -184,14 +189,19 @@ class ThermalTrend:
             self._evidence(asked, room, known),
         )
 
-    def _outlook(self, asked: Asked, prefix: str) -> Outlook:
-        """Where the path of one sensor stands now, and whither; it has drifted on since the noon of the fitted day."""
+    def _outlook(self, asked: Asked, prefix: str, tail: NDArray[np.float64]) -> Outlook:
+        """Where the path of one sensor stands now, and whither; it has drifted on since the noon of the fitted day.
+
+        A drift that noise may be counts for nothing: times a higher chance of meeting the limit, in a warm week, it
+        would be news of the room and not of the path. tail: of its drift test [gpu].
+        """
 
         def of(name: str) -> NDArray[np.float64]:
             return asked.of(prefix + name)
 
-        slope, scale = of("slope_log_per_day") + of("node_slope_log_per_day"), of("interval_scale") ** 2
-        level = of("level_log") + of("drift_p") * slope * asked.age_days
+        slope, scale = of("slope_log_per_day") + of("node_slope_log_per_day"), of("interval_scale")
+        drift_p = np.where(tail >= self.counted_p, 0.0, of("drift_p"))
+        level = of("level_log") + drift_p * slope * asked.age_days
         unseen = np.where(asked.of("inlet_measured_ratio") >= MOSTLY, 0.0, self.inlet_sd_log**2)
         shared_var = of("node_var") + unseen
         own = of("noise")
@@ -199,15 +209,15 @@ class ThermalTrend:
         drifting = Course(
             level,
             slope,
-            of("level_var") * scale + shared_var,
-            of("cross_var") * scale,
-            of("slope_var") * scale,
-            np.full(len(slope), self.season_step),
+            (of("level_var") + shared_var) * scale**2,
+            of("cross_var") * scale**2,
+            of("slope_var") * scale**2,
+            self.season_step * scale,
             noise,
             of("persistence") * (own / noise) ** 2,
         )
         standing = standing_still(level, of("level_var") + shared_var, own, of("persistence"))
-        return Outlook(drifting, standing, of("drift_p"), asked.of("usual_room_log"))
+        return Outlook(drifting, standing, drift_p, asked.of("usual_room_log"))
 
     def _evidence(
         self, asked: Asked, room: dict[str, NDArray[np.float64]], known: NDArray[np.bool_]
@@ -258,7 +268,7 @@ class ThermalTrend:
         one = Asked(state, history, row)
         inlet = float(one.of("inlet_q95_celsius")[0]) if inlet_celsius is None else inlet_celsius
         power = float(one.of("power_q95_watts")[0]) if power_watts is None else power_watts
-        course = self._outlook(one, "").drifting
+        course = self._outlook(one, "", one.of("change_p")).drifting
         ahead = np.arange(1.0, 31.0)
         drift = float(one.of("drift_p")[0]) * course.slope
         sd = np.sqrt(course.level_var + 2 * ahead * course.cross_var + ahead**2 * course.slope_var)

@@ -21,10 +21,7 @@ def hbm_wear(drive: Drive, fault: Course, rows: Rows, rng: np.random.Generator) 
     Correctable errors rise only weakly (on HBM they hardly foretell the rest). At `end_day` the errors stop.
     """
     life, remaps = fault.severity["days_to_failure"], int(fault.severity["remaps"])
-    due = (np.arange(1, remaps + 1) / remaps) ** (1.0 / fault.severity["acceleration"])
-    gap = np.diff(due, prepend=0.0)
-    due[:-1] += rng.uniform(-0.3, 0.3, remaps - 1) * np.minimum(gap[:-1], gap[1:])
-    moments = fault.start_day + life * due
+    moments = fault.start_day + wear_days(life, remaps, fault.severity["acceleration"], rng)
     correctable = rng.poisson(fault.severity["correctable_per_day"] * life)
     soft = fault.start_day + life * np.sqrt(rng.uniform(0.0, 1.0, correctable))
     drive.count(rows, soft[soft < fault.over_day], Signal.SBE_VOLATILE)
@@ -35,6 +32,14 @@ def hbm_wear(drive: Drive, fault: Course, rows: Rows, rng: np.random.Generator) 
         drive.count(rows, moments[-1:], Signal.DBE_VOLATILE)
         drive.announce(rows, moments[-1], (48, 64))
         drive.mark(drive.failed, rows, moments[-1])
+
+
+def wear_days(life_days: float, remaps: int, acceleration: float, rng: np.random.Generator) -> Array:
+    """When the rows of a memory that wears out die, in days since it began: faster and faster, the last at the end."""
+    due = (np.arange(1, remaps + 1) / remaps) ** (1.0 / acceleration)
+    gap = np.diff(due, prepend=0.0)
+    due[:-1] += rng.uniform(-0.3, 0.3, remaps - 1) * np.minimum(gap[:-1], gap[1:])
+    return np.asarray(life_days * due, np.float64)
 
 
 def sudden_dbe(drive: Drive, fault: Course, rows: Rows, rng: np.random.Generator) -> None:

@@ -47,12 +47,13 @@ def alarmed(history: FleetHistory, rows: NDArray[np.bool_]) -> FleetHistory:
     recent, daily = history.recent, history.daily
     values = {s: np.where(loud, v + 0.3 * np.abs(v) + 1, v).astype(v.dtype) for s, v in recent.values.items()}
     features = {k: np.where(loud, v + 0.1 * np.abs(v) + 1, v).astype(v.dtype) for k, v in daily.features.items()}
-    return replace(
-        history,
-        recent=replace(recent, values=values),
-        daily=replace(daily, features=features),
-        events=history.events.merged(_everything(np.flatnonzero(rows), history.now_s - 3600.0)),
-    )
+    changed = replace(history, recent=replace(recent, values=values), daily=replace(daily, features=features))
+    return struck(changed, rows)
+
+
+def struck(history: FleetHistory, rows: NDArray[np.bool_]) -> FleetHistory:
+    """Every kind of event strikes the GPUs `rows` [gpu] an hour ago, and nothing else changes."""
+    return replace(history, events=history.events.merged(_everything(np.flatnonzero(rows), history.now_s - 3600.0)))
 
 
 def _everything(rows: NDArray[np.intp], start_s: float) -> EventLog:

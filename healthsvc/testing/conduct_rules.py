@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from healthsvc.fleet import FleetHistory
-from healthsvc.forecasters.base import DomainForecaster, Forecaster
-from healthsvc.testing.changes import alarmed, cut, shifted, silenced, with_future
+from healthsvc.fleet import EventLog, FleetHistory
+from healthsvc.forecasters.base import DomainForecaster, Forecaster, reads_events
+from healthsvc.testing.changes import alarmed, cut, shifted, silenced, struck, with_future
 from healthsvc.testing.compare import (
     Said,
     arrays_of,
@@ -105,6 +105,18 @@ def the_future_is_not_known(forecaster: Either, history: FleetHistory, rng: np.r
         then = replace(moment, events=moment.events.known_at(moment.now_s))
         told = said_anew(forecaster, with_future(moment))
         require_equal(said_anew(forecaster, then), told, "only the log knew events that begin after now_s")
+
+
+def a_forecaster_that_reads_no_events_says_the_same_without_them(
+    forecaster: Forecaster, history: FleetHistory, rng: np.random.Generator
+) -> None:
+    if reads_events(forecaster):
+        return
+    state, count = forecaster.fit(history), len(history.gpus)
+    plain = said(forecaster, state, history)
+    for other in (replace(history, events=EventLog()), with_future(history), struck(history, np.ones(count, bool))):
+        after = said(forecaster, state, other)
+        require_equal(plain, after, "it says that it reads no events, and only those changed", exact=True)
 
 
 def state_survives_a_file(forecaster: Either, history: FleetHistory, rng: np.random.Generator) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from healthsvc.fleet import FleetHistory
 from healthsvc.forecasters.base import Forecaster
 from healthsvc.testing.conduct_rules import (
+    a_forecaster_that_reads_no_events_says_the_same_without_them,
     gpus_outside_the_pool_change_nothing,
     inputs_are_left_untouched,
     state_survives_a_file,
@@ -46,6 +47,7 @@ RULES: tuple[Rule, ...] = (
     gpus_outside_the_pool_change_nothing,
     whole_weeks_of_shift_change_nothing,
     the_future_is_not_known,
+    a_forecaster_that_reads_no_events_says_the_same_without_them,
     state_survives_a_file,
     a_newcomer_gets_a_row,
     a_first_start_without_a_ledger_is_no_error,

@@ -1,4 +1,4 @@
-"""The study behind models/thermal_trend/card.md: false alarms, detection, decoys, intervals, places, real boards.
+"""The study behind models/thermal_trend/card.md: false alarms, detection, decoys, intervals, constants, real boards.
 
 Every part keeps its figures in models/thermal_trend/study.json, and the tables of the card are drawn from there; a part
 that is not asked for keeps the figures of its last run. Fixed seeds are development seeds (data/fixtures/seeds.toml),
@@ -9,7 +9,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,12 +20,12 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from healthsvc.evaluation.exact import clopper_pearson
-from scripts.studies import thermal_places, thermal_real, thermal_walk
+from scripts.studies import thermal_constants, thermal_places, thermal_real, thermal_walk
+from scripts.studies.cards import fresh_seeds, renew_card
 from scripts.studies.thermal_tables import tables
 
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = ROOT / "models" / "thermal_trend"
-BEGIN, END = "<!-- study: begin -->", "<!-- study: end -->"
 GROWTHS = (0.003, 0.006, 0.03)
 AHEAD = ("7", "14", "21")
 Size = thermal_walk.Size
@@ -112,22 +112,12 @@ def run_intervals(pool: ProcessPoolExecutor, seeds: Sequence[int], quick: bool, 
 
 
 PARTS = {"null": run_null, "drift": run_drift, "decoys": run_decoys, "intervals": run_intervals}
-ONCE = {"equivalence": thermal_places.equivalence, "places": thermal_places.places}
+ONCE = {
+    "constants": thermal_constants.constants,
+    "equivalence": thermal_places.equivalence,
+    "places": thermal_places.places,
+}
 SEEDS = {"null": range(101, 105), "drift": range(101, 105), "decoys": range(101, 105), "intervals": range(101, 111)}
-
-
-def fresh_seeds(day: str) -> list[int]:
-    """Five seeds that nobody can have tuned to, from the day of the run as YYYYMMDD."""
-    return [int(seed) for seed in np.random.SeedSequence(int(day)).generate_state(5)]
-
-
-def renew_card(figures: Mapping[str, Any]) -> None:
-    """The card with its tables drawn anew."""
-    card = MODEL / "card.md"
-    text = card.read_text()
-    before, rest = text.split(BEGIN, 1)
-    after = rest.split(END, 1)[1]
-    card.write_text(f"{before}{BEGIN}\n\n{tables(figures)}\n{END}{after}")
 
 
 def main() -> None:
@@ -138,8 +128,10 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data", help="recorded step responses")
     parser.add_argument("--quick", action="store_true", help="small sizes, nothing kept: shows that it runs")
+    today = datetime.now(UTC).strftime("%Y%m%d")
+    parser.add_argument("--day", default=today, help="what fresh seeds are made from, YYYYMMDD (default: today)")
     given = parser.parse_args()
-    day = datetime.now(UTC).strftime("%Y%m%d")
+    day = given.day
     kept = MODEL / "study.json"
     figures: Figures = json.loads(kept.read_text()) if kept.is_file() and not given.quick else {}
     for name in given.only.split(","):
@@ -159,7 +151,7 @@ def main() -> None:
         print(name, json.dumps({key: figures[key] for key in (name, f"fresh_{name}") if key in figures}), flush=True)
         if not given.quick:
             kept.write_text(json.dumps(figures, indent=1) + "\n")
-            renew_card(figures)
+            renew_card(MODEL, tables(figures))
 
 
 if __name__ == "__main__":

@@ -6,8 +6,7 @@ sensor, days without steady load. `thermal.py equivalence` compares the two. Eve
 so that a decoy changes nothing but itself.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,7 +79,6 @@ class Run:
     log_r: Numbers
     plan: Plan
     light: NDArray[np.bool_]
-    season: Mapping[str, Numbers] = field(default_factory=dict)
 
     @property
     def event_day(self) -> Numbers:

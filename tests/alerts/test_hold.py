@@ -1,5 +1,7 @@
 """Hysteresis: when an alert fires, climbs, clears and comes back."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -105,6 +107,12 @@ def test_a_standing_alert_never_steps_down() -> None:
     cycles = Cycles()
     cycles.once(TERMINAL)
     assert names(cycles.run(PREDICTED, DAY_S)) == [("GpuFailurePredicted", "memory", "T1")]
+
+
+def test_the_report_says_from_which_probability_on_a_gpu_is_at_watch() -> None:
+    report = with_probability(CALM, 0, "memory", week=0.001, month=0.02)
+    assert names(Cycles().run(report, 3 * HOUR_S)) == [("GpuDegrading", "memory", "")]
+    assert not Cycles().run(replace(report, watch_p_30d=(0.01, 0.03, 0.01)), 3 * HOUR_S).firing
 
 
 def test_watch_probability_makes_a_degrading_alert() -> None:

@@ -121,6 +121,20 @@ def test_a_new_event_forces_a_fresh_forecast() -> None:
     assert forecaster.calls == [NOW_S, NOW_S + 120]
 
 
+class CountingWithoutEvents(Counting):
+    """The same, of a kind that no event can change."""
+
+    reads_events: ClassVar[bool] = False
+
+
+def test_a_new_event_asks_nothing_of_a_forecaster_that_reads_none() -> None:
+    forecaster, history = CountingWithoutEvents(), make_history(flat_window(4))
+    scorer = slow(forecaster)
+    struck = replace(later(history, 2), events=make_events((1, NOW_S + 90, EventKind.XID, 48.0)))
+    scored(scorer, scorer.train(history), history, struck, later(struck, 1), later(struck, 61))
+    assert forecaster.calls == [NOW_S, NOW_S + 63 * 60]
+
+
 def test_a_training_and_a_changed_fleet_force_a_fresh_forecast() -> None:
     forecaster, history = Counting(), make_history(flat_window(4))
     scorer = slow(forecaster)
@@ -164,6 +178,20 @@ def test_training_gives_every_forecaster_its_arrays(shipped: Scorer) -> None:
     state = shipped.train(make_history(flat_window(8)))
     assert set(state) == {*NAMES, *DOMAIN_NAMES}
     assert all(len(arrays["device_id"]) == 8 for arrays in state.values())
+
+
+@pytest.mark.parametrize(("ratio", "watch"), [(0.1, 0.01), (1.0, None), (4.0, None)])
+def test_the_watch_threshold_is_that_of_the_site(ratio: float, watch: float | None) -> None:
+    """Where the site's events speak for another rate, five times that is the bar."""
+    forecaster = Counting(chance=0.011)
+    history = make_history(flat_window(2))
+    state: dict[str, Arrays] = {"counting": {"device_id": device_ids(history.gpus), "site_ratio": np.array(ratio)}}
+    (snapshot,) = scored(slow(forecaster), state, history)
+    memory = CLASSES.index("memory")
+    month_prior = -np.expm1(-PRIORS["memory"].hazard((30 * 86_400.0,))[0, 0] * ratio)
+    assert snapshot.report.watch_p_30d[memory] == pytest.approx(5 * month_prior if watch is None else watch, rel=1e-4)
+    assert bool(snapshot.report.band[0] == Band.WATCH) is (ratio < 1)
+    assert snapshot.report.watch_p_30d[0] == PRIORS["thermal"].watch_p_30d
 
 
 def test_a_forecaster_without_arrays_is_left_out_and_its_class_unobserved(shipped: Scorer) -> None:

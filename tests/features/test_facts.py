@@ -78,8 +78,9 @@ def test_a_failed_remap_is_terminal_and_no_reload_closes_it(event: tuple[EventKi
     assert found.open_events[2, MEMORY]
 
 
-def test_a_remap_failure_flag_is_terminal_without_any_event() -> None:
-    window = with_rows(flat_window(4), Signal.REMAP_FAILURE, {3: 1.0})
+@pytest.mark.parametrize("signal", [Signal.REMAP_FAILURE, Signal.SRAM_THRESHOLD, Signal.UNREPAIRABLE])
+def test_a_flag_that_memory_is_beyond_repair_is_terminal_without_any_event(signal: Signal) -> None:
+    window = with_rows(flat_window(4), signal, {3: 1.0})
     assert np.argwhere(facts(history_of(window=window)).terminal).tolist() == [[3, MEMORY]]
 
 

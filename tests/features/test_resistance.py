@@ -37,6 +37,18 @@ def test_a_gpu_that_is_not_observed_makes_no_step_in_its_peers() -> None:
     assert np.nanmax(np.nanmax(ratio, axis=1) - np.nanmin(ratio, axis=1)) < 1e-12
 
 
+@settings(deadline=None, max_examples=20)
+@given(SEEDS, st.integers(0, 30), st.floats(-0.3, 0.3))
+def test_what_a_node_has_in_common_for_some_days_leaves_no_trace_in_any_gpu(seed: int, days: int, by: float) -> None:
+    """Were a GPU compared with its own median, a warm week would move that, and not of all GPUs alike."""
+    rng = np.random.default_rng(seed)
+    log_r = rng.normal(0, 0.05, (16, 1)) + rng.normal(0, 0.01, (16, 60))
+    log_r[rng.random(log_r.shape) < 0.1] = NAN
+    node = np.repeat(np.arange(2, dtype=np.int32), 8)
+    moved = peer_ratio(log_r + np.where(np.arange(60) < days, by, 0.0), node) - peer_ratio(log_r, node)
+    assert np.max(np.nanmax(moved, axis=1) - np.nanmin(moved, axis=1)) < 1e-12
+
+
 def test_an_inlet_that_is_not_measured_is_taken_off_as_a_sum_and_fans_as_a_product() -> None:
     """Eight degrees of weather add the same kelvin per watt to unlike GPUs; fans take the same share from them."""
     r = 0.07 * np.exp(np.linspace(-0.1, 0.1, 8))[:, None] * np.ones((1, 20))

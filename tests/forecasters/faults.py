@@ -49,6 +49,16 @@ class Altered(EccGrowth):
         return self.alter(super().forecast(state, history, horizons_s), history)
 
 
+class Alone(Altered):
+    """Only the hazard, which pools nothing: without the change alarm, whose false-discovery rate is the fleet's."""
+
+    pools: ClassVar[Literal["none", "node", "domain", "fleet"]] = "none"
+
+    def forecast(self, state: Arrays, history: FleetHistory, horizons_s: tuple[float, ...] = HORIZONS_S) -> Forecast:
+        told = super().forecast(state, history, horizons_s)
+        return replace(told, change_p=np.full_like(told.change_p, np.nan), evidence={})
+
+
 def scaled(forecast: Forecast, factor: Any) -> Forecast:
     hazard = forecast.cumulative_hazard * np.reshape(factor, (-1, 1, 1))
     return replace(forecast, cumulative_hazard=hazard.astype(np.float32))
@@ -139,7 +149,7 @@ class ForgetsPower(ThermalTrend):
 
 
 @breaks(verdict_rules.a_gpu_that_falls_silent_takes_nobody_with_it)
-class DragsItsNodeDown(Altered):
+class DragsItsNodeDown(Alone):
     def alter(self, forecast: Forecast, history: FleetHistory) -> Forecast:
         node = history.topology.group("node", len(history.gpus))
         return scaled(forecast, [1.0 + 0.0 * forecast.cumulative_hazard[node == n].sum() for n in node])
@@ -196,13 +206,13 @@ class StateByPosition(ThermalTrend):
 
 
 @breaks(conduct_rules.gpus_outside_the_pool_change_nothing)
-class LooksAtTheFleet(Altered):
+class LooksAtTheFleet(Alone):
     def alter(self, forecast: Forecast, history: FleetHistory) -> Forecast:
         return scaled(forecast, 1.0 + np.nansum(history.recent.last(Signal.GPU_TEMPERATURE)) / 1e4)
 
 
 @breaks(conduct_rules.gpus_outside_the_pool_change_nothing)
-class LooksAtItsNode(Altered):
+class LooksAtItsNode(Alone):
     """pools says `none`, but the node's median power sets the scale."""
 
     def alter(self, forecast: Forecast, history: FleetHistory) -> Forecast:
@@ -212,7 +222,7 @@ class LooksAtItsNode(Altered):
 
 
 @breaks(conduct_rules.gpus_outside_the_pool_change_nothing)
-class CountsTheFleet(Altered):
+class CountsTheFleet(Alone):
     def alter(self, forecast: Forecast, history: FleetHistory) -> Forecast:
         return scaled(forecast, 1.0 + len(history.gpus) / 1000)
 
@@ -246,6 +256,11 @@ class KnowsTheEnd(Altered):
         events = history.events.where(history.events.start_s <= history.now_s)
         ended = events.where(np.isfinite(events.end_s))
         return scaled(forecast, 1.0 + np.bincount(ended.row, minlength=len(history.gpus)))
+
+
+@breaks(conduct_rules.a_forecaster_that_reads_no_events_says_the_same_without_them)
+class DeniesItsEvents(EccGrowth):
+    reads_events: ClassVar[bool] = False
 
 
 @breaks(conduct_rules.state_survives_a_file)

@@ -13,7 +13,7 @@ from healthsvc.features.trend import TrendSpec, trend_path
 from healthsvc.fleet import DAY_S, EventKind, FleetHistory, Floats, Forecast, Placement, build_topology
 from healthsvc.fleet.causes import ThermalCause
 from healthsvc.forecasters.thermal.conditions import comparable_days, settled_since, similar_days
-from healthsvc.forecasters.thermal.crossing import conformal_scale, past_scores
+from healthsvc.forecasters.thermal.crossing import conformal_scale, past_scales
 from healthsvc.forecasters.thermal.node import learn_node
 from healthsvc.forecasters.thermal.path import PathSpec, drift_chance, learn_path
 from healthsvc.forecasters.thermal_trend import ThermalTrend
@@ -81,6 +81,22 @@ def cause(history: FleetHistory, row: int = 3) -> ThermalCause:
 )
 def test_each_fault_has_the_signature_of_its_cause(history: FleetHistory, expected: ThermalCause) -> None:
     assert cause(history) == expected
+
+
+@pytest.mark.parametrize("turn", ["a cap", "the end of a warm week"])
+def test_fans_that_slow_down_for_less_heat_are_no_failed_fans(turn: str) -> None:
+    """At less heat they turn slower and all resist more; what drifts keeps its own cause."""
+    days = np.arange(DAYS)
+    cool = days >= 57
+    hot = ~cool if turn == "a cap" else ~cool & (days >= 45)
+    history = fleet(
+        {row: np.where(hot, -0.1, 0.0) + (ramp(0.006) if row == 3 else 0.0) for row in range(16)},
+        power_q95_watts=np.where(cool, 500.0, 680.0) if turn == "a cap" else 680.0,
+        inlet_q95_celsius=25.0 if turn == "a cap" else np.where(hot, 33.0, 25.0),
+    )
+    told = forecast(history).evidence["cause_code"]
+    assert told[3] == ThermalCause.INTERFACE
+    assert set(np.delete(told, 3).tolist()) == {float(ThermalCause.NONE)}
 
 
 def test_what_all_nodes_of_a_loop_share_is_the_loop() -> None:
@@ -217,17 +233,63 @@ def test_a_noisy_fleet_widens_its_intervals_and_few_forecasts_change_nothing() -
     rng = np.random.default_rng(5)
     values = 0.004 * np.arange(60) + rng.normal(0, 0.01, (40, 60))
     spec = TrendSpec(0.0005, 0.0001, 0.003)
-    for factor in (1.0, 3.0):  # what was believed of the noise, and three times that
-        path = trend_path(values * factor, np.full(40, 0.01), spec)
-        scores = past_scores(path, values * factor, np.zeros(40), np.full(40, 0.01), 0.0005)
-        scale = conformal_scale(scores, 9.0)
-        assert scale == max(np.quantile(each, 0.8) for each in scores.values()) / 1.2816
-        assert 0.8 < scale / factor < 1.6
-    assert conformal_scale({ahead: each[:20] for ahead, each in scores.items()}, 9.0) == 9.0
+    wander = np.cumsum(rng.normal(0, 0.006, (40, 60)), axis=1)  # such as the spec does not foresee
+    found = []
+    for series in (values, values + wander):
+        path = trend_path(series, np.full(40, 0.01), spec)
+        scales = past_scales(path, series, np.zeros(40), np.full(40, 0.01), 0.0005)
+        found.append(conformal_scale(scales, 9.0))
+        assert found[-1] == max(np.quantile(each, 0.8) for each in scales.values())
+    assert found[0] < 1.5 < 2 * found[0] < found[1]
+    assert conformal_scale({ahead: each[:20] for ahead, each in scales.items()}, 9.0) == 9.0
     assert all(
         not len(each)
-        for each in past_scores(path.take(np.arange(2)), values[:2, :5], np.zeros(2), np.ones(2), 0.1).values()
+        for each in past_scales(path.take(np.arange(2)), values[:2, :5], np.zeros(2), np.ones(2), 0.1).values()
     )
+
+
+def test_intervals_multiplied_by_their_scale_would_have_held_four_fifths_of_what_came() -> None:
+    rng = np.random.default_rng(6)
+    values = 0.004 * np.arange(60) + np.cumsum(rng.normal(0, 0.006, (200, 60)), axis=1) + rng.normal(0, 0.01, (200, 60))
+    noise, step = np.full(200, 0.01), 0.002
+    path = trend_path(values, noise, TrendSpec(0.0005, 0.0001, 0.003))
+    scales = past_scales(path, values, np.zeros(200), noise, step)
+    held = []
+    for ahead in scales:
+        scale = float(np.quantile(scales[ahead], 0.8))
+        mean, var = path.level + ahead * path.slope, path.level_var + 2 * ahead * path.cross_var
+        sd = np.sqrt((var + ahead**2 * path.slope_var + ahead * step**2) * scale**2 + noise**2)
+        error = np.abs(values[:, 5 + ahead :].T - mean[5 : 60 - ahead]) / sd[5 : 60 - ahead]
+        held.append(float(np.mean(error <= 1.2816)))
+    np.testing.assert_allclose(held, 0.8, atol=0.002)
+
+
+@pytest.mark.parametrize("times", [0.5, 2.0])
+def test_so_many_times_the_scale_is_about_so_many_times_the_interval(times: float) -> None:
+    history, forecaster = fleet({3: ramp(0.006)}), shipped(ThermalTrend)
+    state = forecaster.fit(history)
+    wider = {**state, "interval_scale": times * state["interval_scale"]}
+    early, late = (forecaster.forecast(each, history).time_to_limit_s[3, [0, 2]] for each in (state, wider))
+    assert np.diff(late) / np.diff(early) == pytest.approx(times, rel=0.2)
+
+
+def test_a_drift_that_noise_may_be_counts_for_nothing_however_little_room_there_is() -> None:
+    """The degrading grade rises by the path: a warm week alone must not carry a weak sign of a drift over its bar."""
+    history, forecaster = fleet(level=0.08), shipped(ThermalTrend)
+    state = forecaster.fit(history)
+
+    def told(sensor: str, tail: float, drift_p: float, warmer: float) -> NDArray[np.float64]:
+        changed = {name: values.copy() for name, values in state.items()}
+        changed[f"{sensor}change_p"][3], changed[f"{sensor}drift_p"][3] = tail, drift_p
+        changed["slope_log_per_day"][3] = changed["memory_slope_log_per_day"][3] = 0.004
+        changed["inlet_q95_celsius"] += warmer
+        return np.asarray(forecaster.forecast(changed, history).cumulative_hazard[3], np.float64)
+
+    for sensor, share in (("", 0.9), ("memory_", 0.1)):
+        bar = forecaster.counted_p * share
+        for warmer in (0.0, 4.0):
+            np.testing.assert_array_equal(told(sensor, 1.1 * bar, 0.05, warmer), told(sensor, 1.1 * bar, 0.0, warmer))
+        assert told(sensor, 0.9 * bar, 0.05, 4.0)[0, 2] > 0.01 > told(sensor, 1.1 * bar, 0.05, 4.0)[0, 2]
 
 
 def test_only_days_of_like_load_and_weather_are_compared() -> None:

@@ -46,6 +46,8 @@ def test_what_is_not_read_is_in_no_row() -> None:
         (Signal.THERMAL_THROTTLE, "THERMAL_VIOLATION nanoseconds", "", "GPU_THERMAL_THROTTLE_SECONDS_TOTAL seconds"),
         (Signal.CORRECTABLE_REMAPS, "CORRECTABLE_REMAPPED_ROWS count", "ROW_REMAP_CORRECTABLE_TOTAL count", ""),
         (Signal.REMAP_FAILURE, "ROW_REMAP_FAILURE bool", "ROW_REMAP_FAILED bool", ""),
+        (Signal.SRAM_THRESHOLD, "THRESHOLD_SRM bool", "SRAM_EXCEEDED bool", ""),
+        (Signal.UNREPAIRABLE, "MEMORY_UNREPAIRABLE_FLAG bool", "MEMORY_UNREPAIRABLE bool", ""),
         (Signal.RETIRED_PAGES_DBE, "RETIRED_DBE count", "PAGE_RETIRED_DBE_TOTAL count", ""),
         (Signal.PCIE_REPLAYS, "PCIE_REPLAY_COUNTER count", "PCIE_REPLAY_TOTAL count", ""),
         (Signal.SBE_AGGREGATE, "ECC_SBE_AGG_TOTAL count", "", ""),

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from healthsvc.features.medians import nan_median
-from healthsvc.features.resistance import PEERS, WARM_CELSIUS, Shifts, split_shifts
+from healthsvc.features.resistance import PEERS, Shifts, attribute, split_shifts
 from healthsvc.fleet import DailyLedger, Topology
 from healthsvc.fleet.causes import ThermalCause
 from healthsvc.forecasters.thermal.path import PathFound
@@ -12,14 +12,18 @@ from healthsvc.forecasters.thermal.path import PathFound
 Numbers = NDArray[np.float64]
 RECENT_DAYS, NORMAL_DAYS = 3, 14  # what holds now, against the days before
 CLEAR_DRIFT_P = 0.5
-CLEAR_SHARED = 0.05  # of log R over two weeks: beyond what seasons and fan curves do
 MEMORY_FOLLOWS = 0.5  # share of the die's rise from which the memory's says that the plate is common to both
 STEP_LEAD = 9.0  # by how much z^2 of one step must exceed that of the best drift
 
 
-def place_shifts(daily: DailyLedger, topology: Topology) -> tuple[Shifts, Numbers]:
-    """Log R of the last 3 days above that of the 14 before, by level; and the rise of the inlet in celsius [gpu]."""
-    log_r, inlet = daily.get("gpu_log_resistance"), daily.get("inlet_q95_celsius")
+def place_shifts(daily: DailyLedger, topology: Topology, similar: NDArray[np.bool_]) -> tuple[Shifts, Numbers]:
+    """Log R of the last 3 days above that of the 14 before, by level; and the rise of the inlet in celsius [gpu].
+
+    similar bool[gpu, day]: days of like load and inlet, which alone are compared: fans that slow down when a cap begins
+    or a warm week ends raise R as a failed fan does. So blind in the days after load or weather has turned.
+    """
+    log_r = np.where(similar, daily.get("gpu_log_resistance"), np.nan)
+    inlet = daily.get("inlet_q95_celsius")
     recent, before = slice(-RECENT_DAYS, None), slice(-RECENT_DAYS - NORMAL_DAYS, -RECENT_DAYS)
     excess = nan_median(log_r[:, recent]) - nan_median(log_r[:, before])
     rise = nan_median(inlet[:, recent]) - nan_median(inlet[:, before])
@@ -36,11 +40,10 @@ def cause_of(
 ) -> NDArray[np.int8]:
     """A ThermalCause for each GPU [gpu]; NONE where nothing stands out. What more GPUs share outranks what fewer do.
 
-    memory_ratio: log R of the memory against peers [gpu, day]; all NaN where there is no sensor. blind: no inlet is
-    measured [gpu], so that a warm room looks like a node or loop that resists more: no cause is told of those.
+    memory_ratio: log R of the memory against peers [gpu, day]; all NaN where there is no sensor. shifts, inlet_rise,
+    blind: as `attribute` takes them.
     """
     cause = np.full(len(die.z), ThermalCause.NONE, np.int8)
-    cause[inlet_rise >= WARM_CELSIUS] = ThermalCause.SUPPLY_WARM
     drifts = die.drift_p >= CLEAR_DRIFT_P
     memory_rise = _rise(memory_ratio, die.onset)
     share = memory_rise / np.maximum(die.excess, 1e-6)
@@ -49,9 +52,7 @@ def cause_of(
     cause[(drifts & (share >= MEMORY_FOLLOWS)) | (memory.drift_p >= CLEAR_DRIFT_P)] = ThermalCause.COLD_PLATE
     stepped = die.step_z**2 > np.maximum(die.z, 0.0) ** 2 + STEP_LEAD
     cause[drifts & stepped & ~(share >= MEMORY_FOLLOWS)] = ThermalCause.SENSOR
-    cause[(shifts.node >= CLEAR_SHARED) & ~blind] = ThermalCause.NODE_AIRFLOW
-    cause[(shifts.loop >= CLEAR_SHARED) & ~blind] = ThermalCause.LOOP_FLOW
-    return cause
+    return attribute(shifts, inlet_rise, cause, blind)
 
 
 def _rise(ratio: Numbers, onset: Numbers) -> Numbers:

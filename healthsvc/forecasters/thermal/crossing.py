@@ -68,36 +68,37 @@ def standing_still(level: Numbers, level_var: Numbers, noise: Numbers, persisten
     return Course(level, zero, level_var, zero, zero + STANDING_SLOPE_SD**2, zero + STANDING_STEP, noise, persistence)
 
 
-def past_scores(
+def past_scales(
     path: TrendPath, observed: Numbers, onset: Numbers, noise: Numbers, diffusion: float
 ) -> dict[int, Numbers]:
-    """|error| over predicted deviation of this filter's own forecasts, by days ahead; all arrays flat.
+    """By what the deviation of each of this filter's own forecasts should have been multiplied for its 80 % interval to
+    just hold what came, by days ahead; all arrays flat.
 
     path [day, gpu]: of the margin of log R to the limit, as it was believed each day; observed [gpu, day]: what the
     margin then was; of GPUs that drift from `onset` [gpu] on. Forecasts count from the fifth day after it. diffusion:
-    per square root of a day. These are split-conformal scores (Lei et al. 2018): their 0.8 quantile says how wide an
-    interval must be.
+    per square root of a day. Only what grows with the distance is multiplied, not the noise of the single day observed.
+    These are split-conformal scores (Lei et al. 2018) of nested intervals: their 0.8 quantile is the scale to use.
     """
-    scores = {}
+    scales = {}
     days = observed.shape[1]
     for ahead in AHEAD_DAYS:
         if ahead >= days:
-            scores[ahead] = np.zeros(0)
+            scales[ahead] = np.zeros(0)
             continue
         origin = slice(0, days - ahead)
         mean = (path.level[origin] + ahead * path.slope[origin]).T
         variance = (path.level_var[origin] + 2 * ahead * path.cross_var[origin] + ahead**2 * path.slope_var[origin]).T
-        variance = variance + ahead * diffusion**2 + noise[:, None] ** 2
-        score = np.abs(observed[:, ahead:] - mean) / np.sqrt(variance)
+        beyond = np.maximum(((observed[:, ahead:] - mean) / NORMAL_Q90) ** 2 - noise[:, None] ** 2, 0.0)
+        scale = np.sqrt(beyond / (variance + ahead * diffusion**2))
         counts = np.arange(days - ahead)[None, :] >= onset[:, None] + SETTLED_DAYS
-        scores[ahead] = score[counts & ~np.isnan(score)]
-    return scores
+        scales[ahead] = scale[counts & ~np.isnan(scale)]
+    return scales
 
 
-def conformal_scale(scores: dict[int, Numbers], shipped: float) -> float:
-    """By what the predicted deviations must be multiplied so that 80 % intervals hold 80 %; `shipped` below 60 scores.
+def conformal_scale(scales: dict[int, Numbers], shipped: float) -> float:
+    """By what the predicted deviations must be multiplied so that 80 % intervals hold 80 %; `shipped` below 60 scales.
 
     The widest of the three distances: none may be too narrow.
     """
-    told = [float(nan_quantile(each, 0.8)) / NORMAL_Q90 for each in scores.values() if len(each) >= LEAST_ERRORS]
+    told = [float(nan_quantile(each, 0.8)) for each in scales.values() if len(each) >= LEAST_ERRORS]
     return max(told) if told else shipped

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from healthsvc.features.medians import group_median, nan_median
 from healthsvc.features.resistance import PEERS, peer_ratio
 from healthsvc.fleet import Floats
-from healthsvc.forecasters.thermal.crossing import conformal_scale, past_scores
+from healthsvc.forecasters.thermal.crossing import conformal_scale, past_scales
 from healthsvc.forecasters.thermal.node import NODE_DAMPING, NodePart, learn_node
 from healthsvc.forecasters.thermal.path import PathFound, PathSpec, learn_path
 
@@ -46,8 +46,8 @@ class SensorSpec:
 
 @dataclass(frozen=True)
 class Fleet:
-    """Who is beside whom, each [gpu]: node and product by number, and whether no inlet is measured; gap [gpu, day] of
-    the node's peak, as `peak_gap` gives it.
+    """Who is beside whom, each [gpu]: node by number, product and whether its inlet is measured by number, and whether
+    none is; gap [gpu, day] of the node's peak, as `peak_gap` gives it.
     """
 
     node: NDArray[np.int32]
@@ -88,8 +88,8 @@ def learn_sensor(log_r: Numbers, critical: Numbers, fleet: Fleet, spec: SensorSp
         offset = level - rolling_median(critical[mine], spec.load_days).T  # from log R against peers to the margin
         mine_path = path.take(drifting)
         foretold = replace(mine_path, level=mine_path.level + offset, slope=mine_path.slope + NODE_DAMPING * slope)
-        scores = past_scores(foretold, ratio[mine] + offset.T, found.onset[mine], found.noise[mine], spec.season_step)
-        scale[rows] = conformal_scale(scores, spec.interval_scale)
+        scales = past_scales(foretold, ratio[mine] + offset.T, found.onset[mine], found.noise[mine], spec.season_step)
+        scale[rows] = conformal_scale(scales, spec.interval_scale)
     state = {NAMES.get(name, name): getattr(found, name) for name in SHOWN}
     state["level_log"] = found.level + part.level
     state["node_var"] = part.level_var

@@ -89,6 +89,10 @@ _MEMORY = (
     _row(Signal.BANKS_LOW, "BANK_REMAP_AVAIL_LOW", "count", DCGM_46),
     _row(Signal.BANKS_NONE, "BANKS_REMAP_ROWS_AVAIL_NONE", "count"),
     _row(Signal.BANKS_NONE, "BANK_REMAP_AVAIL_NONE", "count", DCGM_46),
+    _row(Signal.SRAM_THRESHOLD, "THRESHOLD_SRM", "bool"),
+    _row(Signal.SRAM_THRESHOLD, "SRAM_EXCEEDED", "bool", DCGM_46),
+    _row(Signal.UNREPAIRABLE, "MEMORY_UNREPAIRABLE_FLAG", "bool"),
+    _row(Signal.UNREPAIRABLE, "MEMORY_UNREPAIRABLE", "bool", DCGM_46),
     _row(Signal.PCIE_REPLAYS, "PCIE_REPLAY_COUNTER", "count"),
     _row(Signal.PCIE_REPLAYS, "PCIE_REPLAY_TOTAL", "count", DCGM_46),
 )

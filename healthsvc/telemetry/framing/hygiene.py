@@ -51,6 +51,8 @@ PLAUSIBLE = MappingProxyType(
         Signal.RETIRED_PAGES_PENDING: (0.0, 1.0),
         Signal.REMAP_FAILURE: (0.0, 1.0),
         Signal.REMAP_PENDING: (0.0, 1.0),
+        Signal.SRAM_THRESHOLD: (0.0, 1.0),
+        Signal.UNREPAIRABLE: (0.0, 1.0),
         Signal.INLET: _TEMPERATURE,
         Signal.COOLANT_SUPPLY: _TEMPERATURE,
         Signal.COOLANT_FLOW: (0.0, 1e6),

@@ -1,0 +1,63 @@
+"""Spare rows: what is left at worst, and when it is used up."""
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.stats import poisson
+
+from healthsvc.fleet import DAY_S, FleetHistory, Floats, Signal
+from healthsvc.forecasters.ecc.spares import spares_at_worst, time_to_exhaustion_s
+from tests.histories import flat_window, make_daily, make_history
+
+
+def remapped(rows: float, extra: dict[Signal, float] | None = None) -> FleetHistory:
+    """Two GPUs; the first had `rows` rows remapped, one a day."""
+    window = flat_window(2, extra=extra)
+    told = np.zeros((2, 20), np.float32)
+    told[0, : int(rows)] = 1
+    features: dict[str, Floats] = {"uncorrectable_remaps_rows": told}
+    return make_history(window, make_daily(window.gpus, 20, features))
+
+
+def test_every_row_may_have_been_of_one_bank() -> None:
+    assert spares_at_worst(remapped(3)).tolist() == [5, 8]
+    assert spares_at_worst(remapped(12)).tolist() == [0, 8]
+
+
+def test_a_bank_without_spares_or_a_failed_remap_leaves_none() -> None:
+    for signal in (Signal.BANKS_NONE, Signal.REMAP_FAILURE):
+        assert spares_at_worst(remapped(1, {signal: 1.0})).tolist() == [0, 0]
+
+
+def test_where_remaps_are_not_exported_nothing_is_said() -> None:
+    window = flat_window(2)
+    assert np.isnan(spares_at_worst(make_history(window, make_daily(window.gpus, 20, {})))).all()
+    assert np.isnan(spares_at_worst(make_history(window))).all()
+
+
+def a_day(rate: float) -> NDArray[np.float32]:
+    """Times to exhaustion with 2 spares left of one GPU, none lost of another, at `rate` events a day."""
+
+    def expected(rows: NDArray[np.intp], ahead_s: tuple[float, ...]) -> NDArray[np.float64]:
+        assert rows.tolist() == [0]
+        return np.array(ahead_s)[None, :] / DAY_S * rate
+
+    return time_to_exhaustion_s(np.array([2.0, 8.0]), expected)
+
+
+def test_the_time_is_when_as_many_events_are_due_as_spares_are_left() -> None:
+    early, middle, late = a_day(0.1)[0] / DAY_S
+    for days, q in ((early, 0.1), (middle, 0.5), (late, 0.9)):
+        assert poisson.sf(1, 0.1 * days) >= q > poisson.sf(1, 0.1 * (days - 1))
+    assert early < middle < late
+
+
+def test_beyond_half_a_year_or_without_a_lost_row_there_is_no_time() -> None:
+    assert np.isnan(a_day(0.001)[0, 1:]).all()
+    assert np.isnan(a_day(0.1)[1]).all()
+
+
+def test_what_is_used_up_is_used_up_now_and_what_is_unknown_has_no_time() -> None:
+    found = time_to_exhaustion_s(np.array([0.0, np.nan]), lambda rows, ahead_s: pytest.fail("nobody to ask about"))
+    assert found[0].tolist() == [0, 0, 0]
+    assert np.isnan(found[1]).all()
