@@ -24,7 +24,8 @@ WATCH_TIMES_PRIOR = 5.0
 class ClassPrior:
     """What is believed of a class before a site's own events: rates per GPU-year, thresholds, and where they are from.
 
-    failure_p_7d: the shipped failure threshold on P(T2, 7 d); degrading_p: on change_p.
+    failure_p_7d: the shipped failure threshold on P(T2, 7 d); degrading_p: on change_p. site_ratio: how many times the
+    rates a site's own events speak for.
     """
 
     failure_class: str
@@ -33,10 +34,11 @@ class ClassPrior:
     failure_p_7d: float
     degrading_p: float
     source: str
+    site_ratio: float = 1.0
 
     def at_site(self, ratio: float) -> "ClassPrior":
         """The same class at a site whose own events speak for `ratio` times the rate."""
-        return replace(self, t2_per_gpu_year=self.t2_per_gpu_year * ratio, t1_per_gpu_year=self.t1_per_gpu_year * ratio)
+        return replace(self, site_ratio=ratio)
 
     @property
     def watch_p_30d(self) -> float:
@@ -46,7 +48,7 @@ class ClassPrior:
     def hazard(self, horizons_s: tuple[float, ...]) -> NDArray[np.float64]:
         """Cumulative hazard [grade, horizon] of a GPU about which nothing is known."""
         rates = np.array([self.t2_per_gpu_year, self.t1_per_gpu_year]) / YEAR_S
-        return np.asarray(rates[:, None] * np.array(horizons_s)[None, :], np.float64)
+        return np.asarray(self.site_ratio * rates[:, None] * np.array(horizons_s)[None, :], np.float64)
 
 
 def parse_prior(document: Mapping[str, Any]) -> ClassPrior:

@@ -42,12 +42,15 @@ class Verdict:
     coverage: NDArray[np.float64]
 
 
-def combine(hazard: NDArray[np.float64], prior: NDArray[np.float64]) -> Verdict:
+def combine(
+    hazard: NDArray[np.float64], prior: NDArray[np.float64], weight: NDArray[np.float64] | None = None
+) -> Verdict:
     """Fuse hazards [gpu, class, grade, horizon] (NaN = class not observed) with the priors [class, grade, horizon].
 
     Unobserved classes count with their prior; observed ones never below a tenth of it. A class is observed if its T2
     hazards are known; an unknown T1 (a board without a slowdown limit) then counts with its prior, T2 at most.
-    Competing hazards add: risk = 1 - exp(-sum of T2 hazards). At coverage 0 everything is NaN.
+    Competing hazards add: risk = 1 - exp(-sum of T2 hazards). At coverage 0 everything is NaN. weight [class]: of each
+    in the coverage, if not that of the priors.
     """
     observed = np.asarray(~np.isnan(hazard[:, :, 0]).any(axis=2), bool)
     known = observed[:, :, None, None] & ~np.isnan(hazard)
@@ -56,7 +59,7 @@ def combine(hazard: NDArray[np.float64], prior: NDArray[np.float64]) -> Verdict:
     believed[:, :, 1] = np.where(known[:, :, 1], believed[:, :, 1], np.minimum(believed[:, :, 1], believed[:, :, 0]))
     believed = np.maximum.accumulate(believed, axis=3)
     believed[:, :, 0] = np.maximum(believed[:, :, 0], believed[:, :, 1])
-    weight = prior[:, 0, 1]
+    weight = prior[:, 0, 1] if weight is None else weight
     coverage = (observed * weight).sum(axis=1) / weight.sum()
     believed = np.where((coverage > 0)[:, None, None, None], believed, np.nan)
     t2 = believed[:, :, 0]
@@ -158,7 +161,9 @@ def fuse(
         limit_s[:, column] = forecast.time_to_limit_s
     hazard[~np.isnan(facts.lost_s), CLASSES.index("device_loss"), GRADES.index("T2")] = HAZARD_CAP
     hazard = np.where(facts.terminal[:, :, None, None], HAZARD_CAP, hazard)
-    verdict = combine(hazard, prior)
+    # What a class is worth knowing does not move with the site, else a GPU would fall blind when others fail.
+    worth = np.array([priors[name].t2_per_gpu_year for name in CLASSES])
+    verdict = combine(hazard, prior, worth)
     by_class = class_bands(verdict, facts, priors, previous)
     calibrated = np.array([calibration.of(name).calibrated for name in CLASSES]) & verdict.observed
     report = RiskReport(

@@ -13,6 +13,7 @@ from healthsvc.fleet import CLASSES, Band, EventKind, FleetHistory, RiskReport
 from healthsvc.fleet.causes import ThermalCause
 from healthsvc.fleet.xids import DEVICE_LOSS_XIDS, MEMORY_XIDS
 from healthsvc.guidance import WATCH_IT, XIDS, advise, counted, duration, percent
+from healthsvc.guidance.words import few
 from tests.histories import make_events
 from tests.reports import DAY_S, HOUR_S, NOW_S, calm_report, changed, snapshot_of, unknown, with_probability
 
@@ -270,7 +271,7 @@ def test_a_storm_is_told_with_its_rate_and_its_siblings() -> None:
     report = changed(at_watch("memory", 0.001), "change_p", (0, MEMORY), 1e-9)
     reasons, action = said(with_evidence(report, memory=evidence))
     assert reasons[0] == (
-        "17,700 a second correctable errors in the last whole hour, 0 on all of its siblings together; "
+        "63,720,000 correctable errors in the last whole hour (17,700 a second), 0 on all of its siblings together; "
         "usual are 0.02 an hour"
     )
     assert action == WATCH_IT
@@ -280,14 +281,21 @@ def test_a_storm_is_told_with_its_rate_and_its_siblings() -> None:
     )
 
 
-def test_errors_that_come_faster_and_faster_are_told_only_if_that_is_certain() -> None:
+def test_errors_that_may_be_coming_faster_are_told_only_if_the_interval_says_so() -> None:
     evidence = {"growth_exponent": 2.3, "growth_exponent_low": 1.2, "correctable_error_days": 9.0}
-    told = "Correctable errors come faster and faster (exponent 2.3 on 9 days with errors)"
+    told = "Correctable errors may be coming faster (exponent 2.3 on 9 days with errors)"
     assert told in said(with_evidence(at_watch("memory", 0.1), memory=evidence))[0]
     for low in (0.9, NAN):
         assert (
             told not in said(with_evidence(at_watch("memory", 0.1), memory={**evidence, "growth_exponent_low": low}))[0]
         )
+
+
+@pytest.mark.parametrize(
+    ("number", "told"), [(4200.0, "4,200"), (120.4, "120"), (3.14, "3.1"), (0.02, "0.02"), (0.00003, "0.00003")]
+)
+def test_small_and_large_numbers_are_written_out(number: float, told: str) -> None:
+    assert few(number) == told
 
 
 def test_spare_rows_that_may_run_out_are_told_with_their_time() -> None:

@@ -22,6 +22,7 @@ from healthsvc.engine.roster import Roster
 from healthsvc.engine.trail import Trail
 from healthsvc.features.daily import daily_row
 from healthsvc.features.events import LEAD_IN_S, ONSET_BIN_S, begun_in, detect_events
+from healthsvc.features.facts import remembered
 from healthsvc.features.identity_events import as_log
 from healthsvc.features.windows import WINDOW_S, Summaries, inlet_by_gpu, summarise
 from healthsvc.fleet import (
@@ -39,6 +40,7 @@ from healthsvc.fleet import (
     first_rows,
     join_places,
 )
+from healthsvc.fleet.meaning import REMEMBERED_DAYS
 from healthsvc.telemetry.framing.grid import CounterCarry, frame, uniform_times
 from healthsvc.telemetry.source import RawGrid, Source
 
@@ -51,6 +53,10 @@ class DayReader(Protocol):
 
     def read(self, first_day: int, last_day: int) -> tuple[DailyLedger, EventLog]:
         """The days of the span and what happened in them."""
+        ...
+
+    def events_of(self, gpus: tuple[GpuId, ...], first_day: int, last_day: int) -> EventLog:
+        """What happened to these GPUs in the span, in their rows."""
         ...
 
     def partial_days(self, first_day: int, last_day: int) -> frozenset[int]:
@@ -258,7 +264,8 @@ class FleetMemory:
         if done:
             # As far back as a restart would read: what is older would never leave a service that never stops.
             first = current - self.settings.history.train_days
-            self.events = begun_in(self.events, first * DAY_S)
+            past = remembered(begun_in(self.events, (current - REMEMBERED_DAYS) * DAY_S, first * DAY_S))
+            self.events = past.merged(begun_in(self.events, first * DAY_S))
             self.partial_days = frozenset(day for day in self.partial_days if day >= first)
         return done
 

@@ -11,9 +11,11 @@ from healthsvc.engine.memory import DayReader, FleetMemory, OnRead
 from healthsvc.engine.placing import at_known_nodes, placed
 from healthsvc.engine.roster import Roster
 from healthsvc.features.events import detect_events
+from healthsvc.features.facts import remembered
 from healthsvc.features.identity_events import as_log
 from healthsvc.features.windows import WINDOW_S
 from healthsvc.fleet import DAY_S, GpuId, Placement, build_topology, first_rows
+from healthsvc.fleet.meaning import REMEMBERED_DAYS
 from healthsvc.telemetry.framing.grid import CounterCarry, frame, uniform_times
 from healthsvc.telemetry.source import RawGrid, Source
 
@@ -28,6 +30,8 @@ def recall(
     step_s, today = settings.cycle.step_s, int(now_s // DAY_S)
     first_day = today - settings.history.train_days
     finished, events = ledger.read(first_day, today - 1)
+    past = remembered(ledger.events_of(finished.gpus, today - REMEMBERED_DAYS, first_day - 1))
+    events = past.merged(events)
     partial: set[int] = set(ledger.partial_days(first_day, today - 1))
 
     def hear(raw: RawGrid) -> None:

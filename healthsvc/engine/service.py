@@ -19,6 +19,7 @@ from healthsvc.engine.progress import Progress
 from healthsvc.engine.survey import SurveyKeeper
 from healthsvc.engine.training import Training
 from healthsvc.fleet import GPU_SIGNALS, HOUR_S, MINUTE_S, Arrays, Incident, Placement, Signal, Snapshot, day_name
+from healthsvc.fleet.meaning import REMEMBERED_DAYS
 from healthsvc.publish.board import MISSED_CYCLES, Board
 from healthsvc.publish.exposition import MetricsPage
 from healthsvc.publish.metrics import render_fleet
@@ -28,7 +29,6 @@ from healthsvc.telemetry.source import RawGrid, Source, SourceError
 
 log = structlog.get_logger()
 RETRY_S = 10.0
-LEDGER_DAYS = 400  # kept: longer than any training looks back, and longer than most servers keep samples
 
 
 @dataclass
@@ -164,7 +164,7 @@ class Service:
                 log.info("day written", day=day_name(day))
                 late = self.ledger.incomplete_days(memory.now_s)
                 self._late_days = [each for each in late if day - RETRIED_DAYS <= each < day]
-                self.ledger.drop_before(day - LEDGER_DAYS)
+                self.ledger.drop_before(day - REMEMBERED_DAYS)
         except StoreError as failure:
             self.self_metrics.failed("ledger")
             log.error("day not written; it stays in memory and is tried again", error=str(failure))

@@ -59,6 +59,9 @@ class _DaysOfSome:
         rows = np.array([i for i, gpu in enumerate(daily.gpus) if gpu.device_id in mine], np.intp)
         return daily.take([daily.gpus[int(i)] for i in rows], rows), events.take(rows)
 
+    def events_of(self, gpus: tuple[GpuId, ...], first_day: int, last_day: int) -> EventLog:
+        return self.whole.events_of(gpus, first_day, last_day)
+
     def partial_days(self, first_day: int, last_day: int) -> frozenset[int]:
         return self.whole.partial_days(first_day, last_day)
 

@@ -106,6 +106,15 @@ def class_events(events: EventLog, failure_class: str, grades: tuple[str, ...] =
     return events.where(mask)
 
 
+def remembered(events: EventLog) -> EventLog:
+    """The failures and precursors of memory and devices, and the rows remapped for correctable errors, which explain
+    precursors away: what a GPU's past is made of, long after the rest is gone."""
+    codes = [code for name in ("memory", "device_loss") for code in XIDS_BY_CLASS[name]]
+    kinds = [kind for (name, _), each in CLASS_KINDS.items() if name in ("memory", "device_loss") for kind in each]
+    kinds.append(EventKind.CORRECTABLE_REMAP)
+    return events.where(((events.kind == EventKind.XID) & np.isin(events.value, codes)) | np.isin(events.kind, kinds))
+
+
 def newest_s(log: EventLog, gpu_count: int) -> NDArray[np.float64]:
     """Start of each GPU's newest event [gpu]; -inf without one."""
     newest = np.full(gpu_count, -np.inf)

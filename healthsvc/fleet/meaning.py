@@ -5,6 +5,8 @@ import math
 from healthsvc.fleet.times import DAY_S
 
 THERMAL_DAYS = 7  # with steady load, from which the trend of a cooling path is told
+REMEMBERED_DAYS = 400  # how long the failures of a GPU count as its past; the ledger is kept as long
+ROWS_A_BANK = 8  # uncorrectable rows of a bank that remapping repairs (NVIDIA GPU memory error management)
 LEAST_MEMBERS = 3  # a domain throttles when at least this many of its members do
 HOLDS_SHARE = 0.8  # an incident is on the smallest domain that holds this share of the affected GPUs
 THROTTLE_DOSE = 0.30  # share of an hour throttled by heat: thermal T2

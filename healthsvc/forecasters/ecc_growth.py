@@ -18,13 +18,14 @@ from numpy.typing import NDArray
 from healthsvc.features.facts import class_events
 from healthsvc.features.medians import nan_sum
 from healthsvc.features.recurrence import Kernel, excitation, merge_episodes
-from healthsvc.features.site import BLOCK_DAYS, SitePrior, Weak, blocks, board_ratio, learn, model_rates
+from healthsvc.features.site import BLOCK_DAYS, Base, Past, SitePrior, Weak, blocks, board_ratio, learn, model_rates
 from healthsvc.fleet import (
     DAY_S,
     HAZARD_CAP,
     HORIZONS_S,
     YEAR_S,
     Arrays,
+    EventKind,
     EventLog,
     FleetHistory,
     Floats,
@@ -32,11 +33,15 @@ from healthsvc.fleet import (
     Projection,
     Signal,
 )
+from healthsvc.fleet.meaning import ROWS_A_BANK
 from healthsvc.forecasters.base import Pool, device_ids, observed
 from healthsvc.forecasters.ecc.rates import fit_rates, unusual_errors
 from healthsvc.forecasters.ecc.spares import spares_at_worst, time_to_exhaustion_s
 
 Numbers = NDArray[np.float64]
+
+
+MANY_CORRECTABLE = 92.0  # XID
 
 
 @dataclass(frozen=True)
@@ -85,9 +90,9 @@ class EccGrowth:
 
     def fit(self, history: FleetHistory) -> Arrays:
         """What correctable errors are usual (rate_*), and what the site's record makes of the prior (site_*)."""
-        episodes, _ = _episodes(history)
-        hint, seen = _error_days_before(history), _countable(history)
-        site = learn(history, episodes, self._base(history), self.kernel, self.site, hint, seen)
+        past = Past(*_episodes(history), self.precursor_strength, _countable(history))
+        base = Base(self._base(history), self.base_t2_per_gpu_year)
+        site = learn(history, past, base, self.kernel, self.site, _error_days_before(history))
         return {"device_id": device_ids(history.gpus), **fit_rates(history), **site}
 
     def forecast(self, state: Arrays, history: FleetHistory, horizons_s: tuple[float, ...] = HORIZONS_S) -> Forecast:
@@ -173,19 +178,31 @@ class EccGrowth:
         future = reached + np.stack([np.maximum(expected - spread, 0.0), expected, expected + spread])
         past_s = (history.daily.days.astype(np.float64) + 0.5) * DAY_S
         left = float(spares_at_worst(history)[row])
-        limit = reached + (8.0 if np.isnan(left) else left)
+        limit = reached + (ROWS_A_BANK if np.isnan(left) else left)
         return Projection("uncorrectable remaps", "rows", past_s, total, history.now_s + ahead, future, limit=limit)
 
 
 def _episodes(history: FleetHistory) -> tuple[EventLog, EventLog]:
-    """(uncorrectable episodes, precursors) known by now, one of each a GPU and day; worked out once a history."""
+    """(uncorrectable episodes, precursors) known by now, one of each a GPU and day; worked out once a history.
+
+    No precursor is XID 92, which says that correctable errors are many: that is the change alarm's matter. Nor is a
+    recorded remap on a day on which a row was remapped for correctable errors and none for others.
+    """
 
     def work(told: FleetHistory) -> tuple[EventLog, EventLog]:
         events = told.events.known_at(told.now_s)
-        found = (merge_episodes(class_events(events, "memory", grades)) for grades in (("T1", "T2"), ("P",)))
-        return next(found), next(found)
+        failures, signs = class_events(events, "memory"), class_events(events, "memory", ("P",))
+        mild = np.setdiff1d(_days_of(events.of(EventKind.CORRECTABLE_REMAP)), _days_of(failures))
+        correctable = (signs.kind == EventKind.XID) & (signs.value == MANY_CORRECTABLE)
+        signs = signs.where(~correctable & ~np.isin(_days_of(signs), mild))
+        return merge_episodes(failures), merge_episodes(signs)
 
     return history.once("memory_episodes", work)
+
+
+def _days_of(log: EventLog) -> Numbers:
+    """One number for the GPU and UTC day of each event."""
+    return np.asarray(log.row * 1e6 + np.floor(log.start_s / DAY_S), np.float64)
 
 
 def _countable(history: FleetHistory) -> NDArray[np.bool_]:

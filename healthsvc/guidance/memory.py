@@ -6,10 +6,9 @@ Correctable errors alone never ask for a replacement: the policy leaves them out
 import numpy as np
 
 from healthsvc.fleet import HOUR_S, EventKind
+from healthsvc.fleet.meaning import ROWS_A_BANK
 from healthsvc.guidance.case import WATCH_IT, Case, chance
-from healthsvc.guidance.words import counted, duration
-
-ROWS_A_BANK = 8  # spare rows of one bank, NVIDIA GPU memory error management
+from healthsvc.guidance.words import counted, duration, few
 
 
 def memory(case: Case) -> tuple[list[str], str]:
@@ -29,12 +28,11 @@ def memory(case: Case) -> tuple[list[str], str]:
     if last := case.last_xid("memory"):
         reasons.append(last)
     if episodes >= 1:
-        reasons.append(
-            f"{counted(episodes, 'uncorrectable memory episode')} in 90 days, {counted(remaps, 'row')} remapped in 30"
-        )
+        rows = "" if np.isnan(remaps) else f", {counted(remaps, 'row')} remapped in 30"
+        reasons.append(f"{counted(episodes, 'uncorrectable memory episode')} in 90 days{rows}")
     reasons += _correctable(case)
     if correctable > 0 and not episodes >= 1:
-        reasons.append(f"{correctable:,.0f} correctable errors in 7 days; alone they do not predict a failure")
+        reasons.append(f"{counted(correctable, 'correctable error')} in 7 days; alone they do not predict a failure")
     if case.evidence("memory", "remap_pending_bool") >= 1:
         reasons.append("A row remap waits for a reset")
     left = case.evidence("memory", "spares_at_worst_rows")
@@ -58,15 +56,15 @@ def _correctable(case: Case) -> list[str]:
     said = []
     hour, siblings = (case.evidence("memory", f"{who}_errors_1h_errors") for who in ("correctable", "sibling"))
     if case.report.change_p[case.row, 1] < case.degrading_p.get("memory", 0.0) and not np.isnan(hour):
-        rate = f"{hour / HOUR_S:,.0f} a second" if hour >= HOUR_S else f"{hour:,.0f}"
+        a_second = f" ({hour / HOUR_S:,.0f} a second)" if hour >= HOUR_S else ""
         others = "" if np.isnan(siblings) else f", {siblings:,.0f} on all of its siblings together"
         usual = case.evidence("memory", "correctable_rate_per_h")
-        usually = "" if np.isnan(usual) else f"; usual are {usual:.2g} an hour"
-        said.append(f"{rate} correctable errors in the last whole hour{others}{usually}")
+        usually = "" if np.isnan(usual) else f"; usual are {few(usual)} an hour"
+        said.append(f"{counted(hour, 'correctable error')} in the last whole hour{a_second}{others}{usually}")
     exponent, low = (case.evidence("memory", name) for name in ("growth_exponent", "growth_exponent_low"))
     if low > 1.0 and not np.isnan(exponent):
         days = counted(case.evidence("memory", "correctable_error_days"), "day")
-        said.append(f"Correctable errors come faster and faster (exponent {exponent:.1f} on {days} with errors)")
+        said.append(f"Correctable errors may be coming faster (exponent {exponent:.1f} on {days} with errors)")
     return said
 
 

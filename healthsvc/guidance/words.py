@@ -46,6 +46,17 @@ def percent(p: float) -> str:
     return "under 0.1 %" if p < 0.001 else f"{100 * p:.2g} %" if p < 0.995 else "over 99 %"
 
 
+def few(number: float) -> str:
+    """A number that may be far below one or far above, to two digits."""
+    return (
+        f"{number:,.0f}"
+        if number >= 10
+        else f"{number:.1f}"
+        if number >= 1
+        else np.format_float_positional(number, precision=2, fractional=False, trim="-")
+    )
+
+
 def counted(number: float, noun: str) -> str:
     """A count with its noun; an unobserved count is said to be unknown."""
     if np.isnan(number):

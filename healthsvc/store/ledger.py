@@ -1,6 +1,6 @@
 """The ledger on disk: what every GPU was on every finished day, kept longer than any server keeps samples."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -103,6 +103,10 @@ class Ledger:
         exposure_h, completeness = (numbers.pop(name) for name in COVERAGE)
         days = np.array(span, np.int64)
         return DailyLedger(gpus, days, numbers, exposure_h, completeness), self._happened(span, ids)
+
+    def events_of(self, gpus: Sequence[GpuId], first_day: int, last_day: int) -> EventLog:
+        """What happened to these GPUs in [first_day, last_day], in their rows; much less to read than whole days."""
+        return self._happened(range(first_day, last_day + 1), pa.array([gpu.device_id for gpu in gpus], pa.string()))
 
     def status(self) -> list[DayStatus]:
         """Every day on disk, in order."""

@@ -37,11 +37,12 @@ def run_titan(day: str, data: Path) -> Figures:
     found: Figures = {}
     for kind in titan_fleet.KINDS:
         kernel = titan.learn_kernel(fleet, kind, titan.CHOOSE)
-        choice, _ = titan.choose(fleet, kind, kernel)
+        choice, scores = titan.choose(fleet, kind, kernel)
         print(f"{kind}: {choice}, {kernel}", file=sys.stderr, flush=True)
         ours = titan.predict(fleet, kind, test, kernel, choice)
         ways = {
             "ours": ours,
+            "ours as shipped": titan.predict(fleet, kind, test, *titan.as_shipped()),
             "logistic": titan.logistic(fleet, kind, test),
             "boosting": titan.boosting(fleet, kind, test),
             "most in 90 days": titan.most_in_90_days(fleet, kind, test),
@@ -49,6 +50,7 @@ def run_titan(day: str, data: Path) -> Figures:
         told = fleet.events[kind]
         found[kind] = {
             "choice": vars(choice),
+            "tried": [{**vars(each), "log_score": score} for each, score in scores],
             "kernel": {"weights": kernel.weights, "scales_days": kernel.scales_days, "frailty": kernel.frailty},
             "origins": len(test),
             "ways": {name: titan.figures(cases, np.random.default_rng(0)) for name, cases in ways.items()},

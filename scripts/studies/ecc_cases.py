@@ -13,13 +13,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from healthsvc.engine.shipped import load_priors
+from healthsvc.engine.shipped import class_priors, load_priors
+from healthsvc.features.site import SITE_RATIO
 from healthsvc.fleet import (
     DAY_S,
     HORIZON_NAMES,
     HOUR_S,
     LIVENESS,
     OPEN,
+    Arrays,
     DailyLedger,
     EventKind,
     EventLog,
@@ -40,7 +42,8 @@ WEARS, BURSTS = 41, 80  # a seed; five seeds give 205 and 400
 FIRST_DAY = 20_500
 STEP_S = 600.0
 COLUMNS = 12
-WEEK, T2 = HORIZON_NAMES.index("7d"), 0
+WEEK, MONTH, T2 = HORIZON_NAMES.index("7d"), HORIZON_NAMES.index("30d"), 0
+REMAPPED_XID = 63.0
 LEADS_H = (24, 72)
 STORM_PER_S, STORM_REMAPS = 17_700.0, 8.0  # NVIDIA/DCGM issue 313
 STORMS = 24  # onsets a seed, minutes spread over the hour
@@ -120,7 +123,7 @@ def history_at(fleet: Fleet, now_s: float, recent: Mapping[Signal, NDArray[np.fl
 
 
 def wear(seed: int) -> Figures:
-    """P(T2 or worse, 7 d) of each wearing memory 24, 72 and 168 hours before it fails for good."""
+    """P(T2 or worse, 7 d) of each wearing memory 24 and 72 hours before it fails for good."""
     fleet, last = make_fleet(seed)
     found: dict[str, list[float]] = {str(lead): [] for lead in LEADS_H}
     trained: dict[int, Any] = {}
@@ -131,54 +134,63 @@ def wear(seed: int) -> Figures:
             day = int(now_s // DAY_S)
             if day not in trained:
                 trained[day] = forecaster().fit(history_at(fleet, day * DAY_S))
-            found[str(lead)].append(float(_week(forecaster().forecast(trained[day], history))[8 * number]))
+            found[str(lead)].append(float(_chance(forecaster().forecast(trained[day], history), WEEK)[8 * number]))
     return {"p": found}
 
 
 def bursts(seed: int) -> Figures:
-    """GPU-hours and GPUs whose P(T2, 7 d) reaches the failure threshold, or whose hour the degrading one, in the day
-    after single bursts of 500 to 20,000 errors with one row remapped for them."""
+    """Single bursts of 500 to 20,000 errors, after which a row is remapped (XID 63) and waits for a reset: whose P(T2,
+    7 d) reaches the failure threshold within a day, who is called out of character, and who is at watch at all."""
     rng = np.random.default_rng(seed)
     fleet, _ = make_fleet(seed)
     failure, degrading = thresholds()
-    calm = ~np.isin(np.arange(GPUS), fleet.events.row)
-    struck = rng.choice(np.flatnonzero(calm), BURSTS, replace=False)
-    begin = FIRST_DAY + LEDGER_DAYS + 20
+    struck = rng.choice(_calm(fleet), BURSTS, replace=False)
+    begin_s = (FIRST_DAY + LEDGER_DAYS + 20) * DAY_S
     hour = rng.integers(0, 22, BURSTS)
     size = np.exp(rng.uniform(np.log(500), np.log(20_000), BURSTS))
-    state = forecaster().fit(history_at(fleet, begin * DAY_S))
-    reached, changed = np.zeros(BURSTS, bool), np.zeros(BURSTS, bool)
+    state = forecaster().fit(history_at(fleet, begin_s))
+    reached, odd, watched = (np.zeros(BURSTS, bool) for _ in range(3))
     for at in range(1, 25):
-        errors = np.zeros((GPUS, COLUMNS))
-        now = struck[hour == at - 1]
+        errors, pending = np.zeros((2, GPUS, COLUMNS))
+        now, done = struck[hour == at - 1], hour < at
         errors[now[:, None], np.arange(COLUMNS - 6, COLUMNS)] = size[hour == at - 1][:, None] / 6
-        history = history_at(fleet, begin * DAY_S + at * HOUR_S, {Signal.SBE_AGGREGATE: errors})
-        today = replace(history.daily, features=_with_remaps(history.daily, struck[hour < at]))
-        forecast = forecaster().forecast(state, replace(history, daily=today))
-        reached |= _week(forecast)[struck] >= failure
-        changed |= forecast.change_p[struck] < degrading
-    return {"bursts": BURSTS, "failure": int(reached.sum()), "watched": int(changed.sum())}
+        pending[struck[done]] = 1.0
+        recent = {Signal.SBE_AGGREGATE: errors, Signal.REMAP_PENDING: pending}
+        history = history_at(fleet, begin_s + at * HOUR_S, recent)
+        forecast = forecaster().forecast(
+            state, _repaired(history, struck[done], np.asarray(begin_s + (hour[done] + 1) * HOUR_S))
+        )
+        reached |= _chance(forecast, WEEK)[struck] >= failure
+        odd |= forecast.change_p[struck] < degrading
+        watched |= _chance(forecast, MONTH)[struck] >= _watch_p(state)
+    return {
+        "bursts": BURSTS,
+        "failure": int(reached.sum()),
+        "odd": int(odd.sum()),
+        "watched": int((odd | watched).sum()),
+    }
 
 
 def storms(seed: int) -> Figures:
-    """How many of STORMS onsets are at watch within the hour, and reach the failure threshold, at the first whole hour
-    after them; the siblings have no errors."""
+    """Onsets, their minutes spread over an hour: how many are at watch when that hour ends, and by which minutes of
+    storm at least; who reaches the failure threshold. Eight rows are remapped, the siblings have no errors."""
     rng = np.random.default_rng(seed)
     fleet, _ = make_fleet(seed)
     failure, degrading = thresholds()
-    calm = np.flatnonzero(~np.isin(np.arange(GPUS), fleet.events.row))
     begin_s = (FIRST_DAY + LEDGER_DAYS + 20) * DAY_S
     state = forecaster().fit(history_at(fleet, begin_s))
     seen, failed = 0, 0
-    for row, minutes in zip(rng.choice(calm, STORMS).tolist(), np.linspace(0, 55, STORMS).tolist(), strict=True):
+    for row, minutes in zip(rng.choice(_calm(fleet), STORMS).tolist(), np.linspace(0, 59, STORMS), strict=True):
         errors = np.zeros((GPUS, COLUMNS))
-        lasts = np.clip((np.arange(1, 7) * 600.0 - 60.0 * minutes), 0.0, 600.0)  # of the hour's ten-minute steps
+        lasts = np.clip(np.arange(1, 7) * 600.0 - 60.0 * minutes, 0.0, 600.0)  # of the hour's ten-minute steps
         errors[row, COLUMNS - 6 :] = STORM_PER_S * lasts
         history = history_at(fleet, begin_s + HOUR_S, {Signal.SBE_AGGREGATE: errors})
-        remaps = _with_remaps(history.daily, np.repeat(row, int(STORM_REMAPS)))
-        forecast = forecaster().forecast(state, replace(history, daily=replace(history.daily, features=remaps)))
+        rows = np.repeat(row, int(STORM_REMAPS))
+        forecast = forecaster().forecast(
+            state, _repaired(history, rows, np.repeat(begin_s + 60.0 * minutes, len(rows)))
+        )
         seen += int(forecast.change_p[row] < degrading)
-        failed += int(_week(forecast)[row] >= failure)
+        failed += int(_chance(forecast, WEEK)[row] >= failure)
     return {"storms": STORMS, "seen": seen, "failure": failed}
 
 
@@ -199,15 +211,31 @@ def over(seeds: Sequence[int]) -> Figures:
     }
 
 
-def _week(forecast: Forecast) -> NDArray[np.float64]:
-    return 1.0 - np.exp(-forecast.cumulative_hazard[:, T2, WEEK].astype(np.float64))
+def _calm(fleet: Fleet) -> NDArray[np.intp]:
+    """Those to whom nothing happens."""
+    return np.flatnonzero(~np.isin(np.arange(GPUS), fleet.events.row))
 
 
-def _with_remaps(daily: DailyLedger, rows: NDArray[np.signedinteger[Any]]) -> dict[str, Floats]:
-    """The ledger's features with one more row remapped for correctable errors yesterday, for each of `rows`."""
-    remapped = daily.get("correctable_remaps_rows").copy()
+def _chance(forecast: Forecast, horizon: int) -> NDArray[np.float64]:
+    return 1.0 - np.exp(-forecast.cumulative_hazard[:, T2, horizon].astype(np.float64))
+
+
+def _watch_p(state: Arrays) -> float:
+    """P(T2, 30 d) from which a GPU of this site is at watch."""
+    return class_priors(load_priors())["memory"].at_site(float(state[SITE_RATIO])).watch_p_30d
+
+
+def _repaired(history: FleetHistory, rows: NDArray[np.signedinteger[Any]], at_s: NDArray[np.float64]) -> FleetHistory:
+    """The history with one more row remapped for correctable errors of each of `rows`, and its XID 63 at the moment."""
+    remapped = history.daily.get("correctable_remaps_rows").copy()
     np.add.at(remapped[:, -1], rows, 1.0)
-    return {**daily.features, "correctable_remaps_rows": remapped}
+    daily = replace(history.daily, features={**history.daily.features, "correctable_remaps_rows": remapped})
+    order = np.argsort(at_s, kind="stable")
+    log = history.events
+    for kind, value in ((EventKind.XID, REMAPPED_XID), (EventKind.CORRECTABLE_REMAP, 1.0)):
+        told, values = np.full(len(rows), kind, np.int16), np.full(len(rows), value)
+        log = log.merged(EventLog(rows[order].astype(np.int32), at_s[order], at_s[order], told, values))
+    return replace(history, daily=daily, events=log)
 
 
 def _events(row: NDArray[np.intp], at_s: NDArray[np.float64]) -> EventLog:

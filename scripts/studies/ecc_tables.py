@@ -36,7 +36,7 @@ def _titan(found: Figures | None) -> Iterator[str]:
         "AUC",
         "AP (95 %)",
         "top 20 / 100 pooled",
-        "a origin",
+        "per origin",
         "said / came",
         "Brier skill",
     ]
@@ -66,8 +66,9 @@ def _titan(found: Figures | None) -> Iterator[str]:
         weights = ", ".join(f"{weight:.3g}" for weight in kernel["weights"])
         yield (
             f"- {kind}: average precision of ours less the logistic's {value:+.4f} ({low:+.4f} to {high:+.4f}, "
-            f"paired). The trap of a random split: AUC of boosting {boosting:.3f} and of the logistic {logistic:.3f} "
-            f"on it, {once[0]:.3f} and {once[1]:.3f} on the years after. {past[0]:,} of {past[1]:,} had such an event "
+            f"paired). The trap of a random split: trained on half of all cases at random, boosting has AUC "
+            f"{boosting:.3f} and the logistic {logistic:.3f} on the other half of the same months, trained on the past "
+            f"{once[0]:.3f} and {once[1]:.3f}. {past[0]:,} of {past[1]:,} had such an event "
             f"in the 90 days before ({100 * past[0] / max(past[1], 1):.1f} %), {past[2]:,} ever. Kernel weights "
             f"{weights} at 7, 30, 90 days, for ever {kernel['frailty']:.3g}; window {choice['window_days']:.0f} d, "
             f"ridge {choice['ridge']:g}, kernel weighs {choice['recurrent_events']:g} events."
@@ -90,15 +91,16 @@ def _cases(found: Figures | None) -> Iterator[str]:
             [
                 f"{words} ({', '.join(str(seed) for seed in each['seeds'])})",
                 "; ".join(f"{hours} h: {_share(count, each['wears'])}" for hours, count in above.items()),
-                f"{_share(burst['failure'], burst['bursts'])}; {burst['watched']} watched",
+                f"{_share(burst['failure'], burst['bursts'])}; at watch {burst['watched']}, "
+                f"{burst['odd']} of them for the hour of the burst",
                 f"{storm['seen']} of {storm['storms']}, {storm['failure']} of them failure-grade",
             ]
         )
     head = [
         "seeds",
         "wear: P(T2 or T1, 7 d) above the failure threshold so long before the end",
-        "single bursts, one row remapped: failure-grade",
-        "storm of 17,700 errors/s: at watch within its first hour",
+        "single bursts, one row remapped (XID 63, waits for a reset): failure-grade",
+        "storm of 17,700 errors/s: at watch when the hour of its onset ends",
     ]
     yield from table(head, rows)
 

@@ -18,6 +18,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from healthsvc.engine.shipped import load_priors
 from healthsvc.evaluation.probability import average_precision, probability_metrics
 from healthsvc.features.hazard import Doubt, Hazard, fit_hazard
 from healthsvc.features.recurrence import Kernel, excitation
@@ -28,6 +29,7 @@ SCALES_DAYS = (7.0, 30.0, 90.0)
 BASE_PER_YEAR = 0.038  # the shipped prior of the class; every fit begins there
 PRIOR_GPU_YEARS = 50.0
 DEVELOP, CHOOSE, TEST, END = "2015-01-01", "2017-01-01", "2018-01-01", "2019-06-01"
+SHIPPED_DAYS = 53.0  # sixty days of ledger, the first week of which is lead-in
 NEVER_S = 10 * YEAR_S
 DRAWS = 1000
 TOPS = (20, 100)
@@ -83,6 +85,14 @@ def predict(titan: Titan, kind: str, origins: Sequence[float], kernel: Kernel, c
         return np.asarray(1.0 - np.exp(-hazards), np.float64)
 
     return _over(titan, kind, origins, say)
+
+
+def as_shipped() -> tuple[Kernel, Choice]:
+    """The kernel and the weights of models/ecc_growth/prior.json, on the person-time that the service trains on."""
+    prior = load_priors()["ecc_growth"]
+    told, site = prior["recurrence"], prior["site"]
+    kernel = Kernel(tuple(told["scales_days"]), tuple(told["weights"]), told["frailty"])
+    return kernel, Choice(SHIPPED_DAYS, site["effect_sd"] ** -2.0, site["recurrent_events"])
 
 
 def learn_kernel(titan: Titan, kind: str, end: str, rounds: int = 200) -> Kernel:
@@ -148,18 +158,19 @@ def most_in_90_days(titan: Titan, kind: str, origins: Sequence[float]) -> Cases:
 
 
 def random_split_auc(titan: Titan, kind: str) -> tuple[float, float]:
-    """AUC of boosting and of the logistic regression when half of the cases of all origins, drawn at random, train
-    them: the same GPU, and often the same event, stands on both sides."""
+    """AUC of boosting and of the logistic regression on the test's cases, trained on half of the cases of all origins,
+    drawn at random: the same GPU, and often the same event, stands on both sides."""
     origins = origins_s(DEVELOP, END)
     x, cases = _table(titan, kind, origins)
     left = np.random.default_rng(0).random(len(x)) < 0.5
+    judged = ~left & (cases.origin >= len(origins_s(DEVELOP, TEST)))
     found = []
     for model in (
         HistGradientBoostingClassifier(random_state=0),
         make_pipeline(StandardScaler(), LogisticRegression(max_iter=500)),
     ):
         model.fit(x[left], cases.y[left])
-        found.append(float(roc_auc_score(cases.y[~left], model.predict_proba(x[~left])[:, 1])))
+        found.append(float(roc_auc_score(cases.y[judged], model.predict_proba(x[judged])[:, 1])))
     return found[0], found[1]
 
 

@@ -15,11 +15,12 @@ from healthsvc.engine.clock import ReplayClock
 from healthsvc.engine.digest import digest_day
 from healthsvc.engine.progress import Silent
 from healthsvc.engine.scoring import make_scorer
-from healthsvc.engine.service import LEDGER_DAYS, Service
+from healthsvc.engine.service import Service
 from healthsvc.engine.shipped import class_priors, load_priors
 from healthsvc.engine.training import Training
 from healthsvc.features.daily import definitions
 from healthsvc.fleet import DAY_S, HOUR_S, GpuId, Incident
+from healthsvc.fleet.meaning import REMEMBERED_DAYS
 from healthsvc.publish.board import Board
 from healthsvc.publish.exposition import MetricsPage
 from healthsvc.publish.self_metrics import STAGES, SelfMetrics
@@ -121,12 +122,12 @@ def failures(service: Service) -> dict[str, float]:
 
 def test_days_that_nobody_looks_back_to_leave_the_ledger(tmp_path: Path, ran: Callable[..., Service]) -> None:
     ledger, source = Ledger(tmp_path, definitions()), steady(3)
-    for day in (START_DAY + 1 - LEDGER_DAYS - 1, START_DAY + 1 - LEDGER_DAYS):
+    for day in (START_DAY + 1 - REMEMBERED_DAYS - 1, START_DAY + 1 - REMEMBERED_DAYS):
         old = steady_source(GPUS, day * DAY_S, (day + 1) * DAY_S, STEP_S)
         digest_day(old, ledger, day, (day + 1) * DAY_S, STEP_S, 256, None)
     assert len(ledger.days()) == 2
     kept = ran(source, 1.98, 2.01).ledger.days()
-    assert min(kept) == START_DAY + 1 - LEDGER_DAYS
+    assert min(kept) == START_DAY + 1 - REMEMBERED_DAYS
 
 
 def test_an_incident_that_was_open_is_carried_on_after_a_restart(ran: Callable[..., Service]) -> None:

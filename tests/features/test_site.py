@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from healthsvc.features.recurrence import Kernel
-from healthsvc.features.site import SITE_RATIO, SitePrior, Weak, blocks, board_ratio, learn, model_rates
+from healthsvc.features.site import SITE_RATIO, Base, Past, SitePrior, Weak, blocks, board_ratio, learn, model_rates
 from healthsvc.fleet import DAY_S, EventKind, EventLog, FleetHistory, Placement, build_topology
 from tests.histories import NOW_S, flat_window, make_daily, make_events
 
@@ -41,7 +41,7 @@ def struck(rows: NDArray[np.intp], seed: int = 0) -> EventLog:
 
 
 def learned(history: FleetHistory, episodes: EventLog, weak: Weak | None = None) -> dict[str, NDArray[np.generic]]:
-    return learn(history, episodes, np.full(GPUS, BASE), KERNEL, PRIOR, weak)
+    return learn(history, Past(episodes), Base(np.full(GPUS, BASE), BASE), KERNEL, PRIOR, weak)
 
 
 def test_a_site_where_more_happens_has_a_higher_rate_and_one_where_nothing_does_a_lower_one() -> None:
@@ -64,7 +64,7 @@ def test_days_on_which_no_event_would_have_been_seen_are_none_either() -> None:
     history = site()
     seen = np.ones((GPUS, DAYS), bool)
     seen[:, : DAYS // 2] = False
-    found = learn(history, EventLog(), np.full(GPUS, BASE), KERNEL, PRIOR, seen=seen)
+    found = learn(history, Past(EventLog(), seen=seen), Base(np.full(GPUS, BASE), BASE), KERNEL, PRIOR)
     assert float(found["site_gpu_years"]) == pytest.approx(GPUS * DAYS / 2 / 365.25, rel=1e-3)
 
 
@@ -82,6 +82,39 @@ def test_hosts_further_up_the_air_path_are_told_by_their_number() -> None:
     high = np.flatnonzero(np.arange(GPUS) // 8 % 4 == 3)
     ratio = board_ratio(learned(history, struck(high)), history)
     assert ratio[24] > ratio[16] > ratio[8] > ratio[0]
+
+
+def test_neither_the_unit_nor_the_zero_of_a_position_matters() -> None:
+    high = np.flatnonzero(np.arange(GPUS) // 8 % 4 == 3)
+    found = []
+    for unit, zero in ((1, 0), (42, -7)):
+        history = site({f"node-{n:02d}": {"position": str(unit * (n % 4) + zero)} for n in range(8)})
+        found.append(board_ratio(learned(history, struck(high)), history))
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-6)
+
+
+def test_only_the_largest_deliveries_speak_for_themselves() -> None:
+    places = {f"node-{n:02d}": {"batch": f"lot {n:02d}" if n > 1 else "old"} for n in range(30)}
+    window = flat_window(240)
+    daily = make_daily(window.gpus, DAYS, {})
+    history = FleetHistory(window, daily, EventLog(), build_topology(window.gpus, Placement(places)))
+    state = learn(history, Past(struck(np.arange(16))), Base(np.full(240, BASE), BASE), KERNEL, PRIOR)
+    assert len(state["site_names"]) == 20
+    ratio = board_ratio(state, history)
+    assert ratio[0] > 3 * ratio[16:].max()
+
+
+def test_signs_that_came_to_nothing_lower_what_a_sign_is_worth() -> None:
+    history, signs = site(), struck(np.arange(0, GPUS, 2), seed=1)
+    plain = learned(history, EventLog())
+    told = learn(history, Past(EventLog(), signs, 1.0), Base(np.full(GPUS, BASE), BASE), KERNEL, PRIOR)
+    assert float(told["site_recurrence"]) < 0.7 * float(plain["site_recurrence"])
+
+
+def test_a_site_of_another_model_is_held_against_the_rate_of_the_class() -> None:
+    history, years = site(), GPUS * (DAYS - 7) / 365.25
+    state = learn(history, Past(EventLog()), Base(np.full(GPUS, BASE / 4), BASE), KERNEL, PRIOR)
+    assert float(state[SITE_RATIO]) == pytest.approx(0.25 / (1.0 + years * BASE / 4), rel=1e-3)
 
 
 @pytest.mark.parametrize(("young", "old"), [("2026-01-15", "2020-01-15"), ("2026-01", "2020-01"), ("2026", "2020")])

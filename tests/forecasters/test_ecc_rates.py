@@ -10,20 +10,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from healthsvc.engine.shipped import load_priors
 from healthsvc.fleet import DAY_S, FleetHistory, Signal
 from healthsvc.forecasters.base import device_ids
 from healthsvc.forecasters.ecc.rates import errors_of_hour, fit_rates, unusual_errors
 from healthsvc.testing.compare import reloaded
 from tests.histories import NOW_S, make_daily, make_history, make_window
 
-THRESHOLD = 1e-6
+THRESHOLD = float(load_priors()["ecc_growth"]["thresholds"]["degrading_p"])
 DAYS = 60
 HOUR = slice(-67, -7)  # columns of the newest whole hour, seven minutes after it ended
 NOW = NOW_S + 7 * 60.0
 FEW = settings(deadline=None, max_examples=20)
 
 
-def fleet(seed: int, gpus: int = 64, errors: NDArray[np.float64] | None = None) -> FleetHistory:
+def fleet(seed: int, gpus: int = 64, errors: NDArray[np.float64] | None = None, per_node: int = 8) -> FleetHistory:
     """A healthy fleet at 00:07, one GPU in ten noisy, the second bursting every week; errors [gpu]: in the hour."""
     rng = np.random.default_rng(seed)
     rate = np.where(rng.random((gpus, 1)) < 0.1, 5.0, 0.05)
@@ -32,7 +33,7 @@ def fleet(seed: int, gpus: int = 64, errors: NDArray[np.float64] | None = None) 
     recent = np.zeros((gpus, 127))
     if errors is not None:
         recent[:, -30] = errors
-    window = make_window({Signal.SBE_AGGREGATE: recent}, end_s=NOW)
+    window = make_window({Signal.SBE_AGGREGATE: recent}, per_node, end_s=NOW)
     return make_history(window, make_daily(window.gpus, DAYS, {"sbe_errors": counts}))
 
 
@@ -123,6 +124,15 @@ def test_what_befalls_a_whole_node_is_nobodys_own() -> None:
     assert (p[8:16] > THRESHOLD).all()
     errors[12] = 1e13
     assert change_p(fleet(7, 64, errors))[12] < THRESHOLD
+
+
+@pytest.mark.parametrize("per_node", [1, 2])
+def test_what_befalls_every_small_host_at_once_is_nobodys_own_either(per_node: int) -> None:
+    history = fleet(7, 64, np.full(64, 1e6), per_node)
+    p, evidence = unusual_errors(learned(history), history)
+    assert (p > THRESHOLD).all()
+    assert np.isnan(evidence["sibling_errors_1h_errors"]).all(), "strangers are no siblings"
+    assert change_p(fleet(7, 64, alone(64, 5, 1e9), per_node))[5] < THRESHOLD
 
 
 @FEW

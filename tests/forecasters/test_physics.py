@@ -156,7 +156,23 @@ def test_a_page_retired_for_an_error_counts_as_the_error_does(event: tuple[Event
     np.testing.assert_array_equal(hazard, memory(ecc_history([(0, NOW_S - 3 * DAY_S, EventKind.XID, 48.0)])))
 
 
-@pytest.mark.parametrize("code", [code for code, grade in MEMORY_XIDS.items() if grade == "P"])
+def test_many_correctable_errors_are_no_sign_of_an_uncorrectable_one() -> None:
+    told = [(0, NOW_S - 3 * DAY_S, EventKind.XID, 92.0)]
+    np.testing.assert_array_equal(memory(ecc_history(told)), memory(ecc_history([])))
+
+
+def test_a_remap_that_correctable_errors_explain_is_no_sign_unless_an_error_came_with_it() -> None:
+    at_s = NOW_S - 3.25 * DAY_S
+    remapped, explained = (0, at_s, EventKind.XID, 63.0), (0, at_s + 60, EventKind.CORRECTABLE_REMAP, 1.0)
+    struck = (0, at_s + 120, EventKind.DOUBLE_BIT_ERROR, 1.0)
+    calm, told = memory(ecc_history([])), memory(ecc_history([remapped]))
+    np.testing.assert_array_equal(memory(ecc_history([remapped, explained])), calm)
+    assert (told > calm).all()
+    both = memory(ecc_history([remapped, explained, struck]))
+    np.testing.assert_array_equal(both, memory(ecc_history([remapped, struck])))
+
+
+@pytest.mark.parametrize("code", [code for code, grade in MEMORY_XIDS.items() if grade == "P" and code != 92])
 def test_every_precursor_raises_the_hazard_and_far_less_than_an_error(code: int) -> None:
     calm, told = memory(ecc_history([])), memory(ecc_history([(0, NOW_S - 3 * DAY_S, EventKind.XID, code)]))
     struck = memory(ecc_history([(0, NOW_S - 3 * DAY_S, EventKind.XID, 48.0)]))

@@ -149,15 +149,18 @@ def _among_siblings(
 ) -> tuple[Numbers, Numbers, NDArray[np.bool_]]:
     """(errors of its siblings, tail of its share of the node's, whether half of them are out of character) [gpu].
 
-    NaN without a sibling that was observed in the hour. Siblings without a node are none.
+    NaN without a sibling that was observed in the hour. GPUs whose node has too few others stand together, as do those
+    without a node: a driver that counts anew everywhere is a common cause there too.
     """
-    known = (node >= 0) & ~np.isnan(hour)
-    at = np.where(known, node, 0)
+    known = ~np.isnan(hour)
+    alone = int(node.max(initial=-1)) + 1
+    size = np.bincount(np.where(known & (node >= 0), node, alone), minlength=alone + 1)
+    at = np.where(known & (node >= 0) & (size[node] > LEAST_SIBLINGS), node, alone)
 
     def others(values: Numbers) -> Numbers:
         """What the other observed GPUs of the node have of `values`, summed."""
         own = np.where(known, values, 0.0)
-        return np.asarray(np.bincount(at, own, int(node.max(initial=0)) + 1)[at] - own, np.float64)
+        return np.asarray(np.bincount(at, own, alone + 1)[at] - own, np.float64)
 
     count = others(np.ones(len(hour)))
     peered = known & (count > 0)
@@ -167,7 +170,7 @@ def _among_siblings(
     # Large sums come from bursts, so their spread is that of the sizes of bursts, or more.
     share = share_tail(hour, hour + siblings, share_expected, np.minimum(shape, 1.0) * (count + 1.0))
     together = peered & (count >= LEAST_SIBLINGS) & (odd >= count / 2.0)
-    return siblings, share, together
+    return np.where(at == alone, np.nan, siblings), share, together
 
 
 def _error_days(history: FleetHistory, days: int) -> Numbers:
