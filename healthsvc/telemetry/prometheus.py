@@ -48,7 +48,7 @@ class _Names:
     warnings: frozenset[str] = frozenset()
 
     def hold(self, start_s: float, end_s: float) -> bool:
-        return bool(self.names) and self.start_s <= start_s and end_s <= self.end_s and time.monotonic() < self.until_s
+        return self.start_s <= start_s and end_s <= self.end_s and time.monotonic() < self.until_s
 
 
 class PrometheusSource:
@@ -91,7 +91,9 @@ class PrometheusSource:
             start = min(start_s, end - self.backend.profile.index_reach_s)
             names = self._api.metric_names(start, end)
             doubts = frozenset(self._api.overheard())
-            self._names = _Names(names, start, end, time.monotonic() + NAMES_FRESH_S, doubts)
+            # A list without any GPU is not believed for long: whoever appears is to be judged in the next cycle.
+            fresh_s = NAMES_FRESH_S if presence_in(names) else 0.0
+            self._names = _Names(names, start, end, time.monotonic() + fresh_s, doubts)
         self._heard |= self._names.warnings
         return self._names.names
 
