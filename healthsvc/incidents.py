@@ -10,8 +10,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from healthsvc.features.events import ONSET_BIN_S
 from healthsvc.features.medians import nan_last
@@ -75,6 +73,9 @@ class _Places:
 
         A GPU that is in none of them has the group -1. Groups are numbered from 0.
         """
+        from scipy.sparse import coo_array  # slow to import, and incidents are rare
+        from scipy.sparse.csgraph import connected_components
+
         number = np.full(len(self.size), -1, np.intp)
         number[chosen] = np.arange(len(chosen))
         inside = number[self.domain] >= 0
