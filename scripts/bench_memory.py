@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -52,7 +53,8 @@ def main() -> None:
     events = EventLog(row, start_s, start_s, kind, np.ones(len(row)))
     forecaster = next(f for f in shipped_forecasters(load_priors()) if f.name == "ecc_growth")
     read = sorted(frozenset().union(*forecaster.requires, forecaster.uses))
-    history = FleetHistory(_window(fleet, read, rng), _ledger(fleet, given.days, rng), events, fleet.topology)
+    ledger = _ledger(fleet, given.days, rng, row)
+    history = FleetHistory(_window(fleet, read, rng), ledger, events, fleet.topology)
     state = forecaster.fit(history)
     found = {
         "gpus": given.gpus,
@@ -73,10 +75,12 @@ def _window(fleet: bench.Fleet, signals: list[Signal], rng: np.random.Generator)
     return FleetWindow(fleet.gpus, times_s, values)
 
 
-def _ledger(fleet: bench.Fleet, days: int, rng: np.random.Generator) -> DailyLedger:
+def _ledger(fleet: bench.Fleet, days: int, rng: np.random.Generator, remapped: NDArray[np.int32]) -> DailyLedger:
+    """Correctable errors now and then; one row remapped of each GPU of `remapped`, whose spares may then run out."""
     shape = (len(fleet.gpus), days)
     features: dict[str, Floats] = {name: np.zeros(shape, np.float32) for name in COLUMNS}
     features["sbe_errors"] = rng.poisson(ERRORS_A_MINUTE * 1440, shape).astype(np.float64)
+    features["uncorrectable_remaps_rows"][remapped, -2] = 1.0
     full = np.full(shape, 24.0, np.float32)
     return DailyLedger(fleet.gpus, bench.TODAY - days + np.arange(days), features, full, np.ones(shape, np.float32))
 

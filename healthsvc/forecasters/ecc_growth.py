@@ -145,15 +145,15 @@ class EccGrowth:
         rows: NDArray[np.intp],
         horizons_s: tuple[float, ...],
     ) -> Numbers:
-        """Uncorrectable events expected within each horizon [row, horizon], of the GPUs `rows` of the history."""
-        now_s, gpus = history.now_s, len(history.gpus)
+        """Uncorrectable events expected within each horizon [row, horizon], of the GPUs `rows` of the history: no more
+        than theirs is worked out, since the time to exhaustion asks for many horizons of few GPUs."""
         per_s = (self._base(history) / YEAR_S * ratio)[rows]
         excited = sum(
-            excitation(log, gpus, now_s, horizons_s, self.kernel, strength)
+            excitation(log.take(rows), len(rows), history.now_s, horizons_s, self.kernel, strength)
             for log, strength in zip(_episodes(history), (1.0, self.precursor_strength), strict=True)
         )
         exposure = self._spares_multiplier(history)[rows, None] * np.array(horizons_s)
-        return np.asarray(per_s[:, None] * (exposure + float(state["site_recurrence"]) * np.asarray(excited)[rows]))
+        return np.asarray(per_s[:, None] * (exposure + float(state["site_recurrence"]) * np.asarray(excited)))
 
     def _spares_multiplier(self, history: FleetHistory) -> Numbers:
         """What the state of row remapping does to the base hazard [gpu]; signals that are absent do nothing."""
@@ -169,15 +169,16 @@ class EccGrowth:
 
     def project(self, state: Arrays, history: FleetHistory, row: int) -> Projection:
         """Uncorrectable remaps so far, and as many again as the hazard expects over 30 days."""
-        total = np.cumsum(_or_zero(history.daily.get("uncorrectable_remaps_rows")[row]))
+        history = history.take(np.array([row]))  # the page of one GPU must not cost the whole fleet's numbers
+        total = np.cumsum(_or_zero(history.daily.get("uncorrectable_remaps_rows")[0]))
         reached = float(total[-1]) if len(total) else 0.0
         ratio = board_ratio(state, history, _error_days_before(history))
-        expected = np.append(0.0, self._expected(state, history, ratio, np.array([row]), HORIZONS_S)[0])
+        expected = np.append(0.0, self._expected(state, history, ratio, np.array([0]), HORIZONS_S)[0])
         ahead = np.array([0.0, *HORIZONS_S])
         spread = np.sqrt(expected) * 1.2816
         future = reached + np.stack([np.maximum(expected - spread, 0.0), expected, expected + spread])
         past_s = (history.daily.days.astype(np.float64) + 0.5) * DAY_S
-        left = float(spares_at_worst(history)[row])
+        left = float(spares_at_worst(history)[0])
         limit = reached + (ROWS_A_BANK if np.isnan(left) else left)
         return Projection("uncorrectable remaps", "rows", past_s, total, history.now_s + ahead, future, limit=limit)
 

@@ -7,6 +7,7 @@ import numpy as np
 from scipy.stats import chi2
 
 from healthsvc.evaluation.exact import clopper_pearson
+from scripts.studies.cards import table
 
 Figures = dict[str, Any]
 
@@ -22,16 +23,15 @@ def _alert_lines(figures: Mapping[str, Figures]) -> Iterator[str]:
     thresholds = next(iter(figures.values()))["thresholds"]
     yield "### False degrading-grade alerts: healthy fleets, 30 days, bursts included"
     yield ""
-    yield "| seeds | fleet | GPU-months | " + " | ".join(f"below {q:g}" for q in thresholds) + " |"
-    yield "|---" * (3 + len(thresholds)) + "|"
+    lines = []
     for which, each in figures.items():
         rows = dict(each["alerts"])
         every = np.sum([one["alerts"] for one in rows.values()], axis=0).tolist()
         rows["all"] = {"gpu_months": sum(one["gpu_months"] for one in rows.values()), "alerts": every}
         for fleet, one in rows.items():
             cells = [_per_thousand(count, one["gpu_months"]) for count in one["alerts"]]
-            yield f"| {which} | {fleet} | {one['gpu_months']:,} | " + " | ".join(cells) + " |"
-    yield ""
+            lines.append([which, fleet, f"{one['gpu_months']:,}", *cells])
+    yield from table(["seeds", "fleet", "GPU-months", *(f"below {q:g}" for q in thresholds)], lines)
     yield "Each cell: alerts, and per 1,000 GPU-months the upper 95 % bound."
     yield ""
 
@@ -39,8 +39,7 @@ def _alert_lines(figures: Mapping[str, Figures]) -> Iterator[str]:
 def _coverage_lines(figures: Mapping[str, Figures]) -> Iterator[str]:
     yield "### What the 90 % intervals of the next 30 days hold"
     yield ""
-    yield "| seeds | fleet | variance / mean | of 1 % of GPUs | of | held |"
-    yield "|---|---|---|---|---|---|"
+    lines = []
     names = {
         "quiet_plain": "quiet GPUs, whole counts",
         "quiet_randomised": "quiet GPUs, randomised for discreteness",
@@ -55,26 +54,24 @@ def _coverage_lines(figures: Mapping[str, Figures]) -> Iterator[str]:
             for key, words in names.items():
                 held, total = one[key]
                 if total:
-                    start = f"| {which} | {kind} | {spread / runs:.0f} | {100 * share:.0f} %"
                     low, high = clopper_pearson(int(held), int(total))
-                    yield (
-                        f"{start} | {words} | {int(held)} of {int(total)}, {100 * held / total:.1f} % "
-                        f"(95 %: {100 * low:.1f} to {100 * high:.1f}) |"
-                    )
-    yield ""
+                    told = f"{int(held)} of {int(total)}, {100 * held / total:.1f} %"
+                    interval = f"(95 %: {100 * low:.1f} to {100 * high:.1f})"
+                    spreads = [f"{spread / runs:.0f}", f"{100 * share:.0f} %"]
+                    lines.append([which, kind, *spreads, words, f"{told} {interval}"])
+    yield from table(["seeds", "fleet", "variance / mean", "of 1 % of GPUs", "of", "held"], lines)
 
 
 def _storm_lines(figures: Mapping[str, Figures]) -> Iterator[str]:
     thresholds = next(iter(figures.values()))["thresholds"]
     yield "### A GPU leaps, its siblings do not: out of character within 1 h of onset"
     yield ""
-    yield "| seeds | errors/s under load | leaps | " + " | ".join(f"below {q:g}" for q in thresholds) + " |"
-    yield "|---" * (3 + len(thresholds)) + "|"
-    for which, each in figures.items():
-        for rate, (*below, total) in each["storms"].items():
-            cells = " | ".join(str(count) for count in below)
-            yield f"| {which} | {float(rate):,g} | {total} | {cells} |"
-    yield ""
+    lines = [
+        [which, f"{float(rate):,g}", str(total), *(str(count) for count in below)]
+        for which, each in figures.items()
+        for rate, (*below, total) in each["storms"].items()
+    ]
+    yield from table(["seeds", "errors/s under load", "leaps", *(f"below {q:g}" for q in thresholds)], lines)
 
 
 def _per_thousand(count: int, months: int) -> str:

@@ -5,9 +5,11 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import poisson
 
-from healthsvc.fleet import DAY_S, FleetHistory, Floats, Signal
+from healthsvc.fleet import DAY_S, EventKind, FleetHistory, Floats, Signal
 from healthsvc.forecasters.ecc.spares import spares_at_worst, time_to_exhaustion_s
-from tests.histories import flat_window, make_daily, make_history
+from healthsvc.forecasters.ecc_growth import EccGrowth
+from tests.forecasters.shipped import shipped
+from tests.histories import NOW_S, flat_window, make_daily, make_events, make_history
 
 
 def remapped(rows: float, extra: dict[Signal, float] | None = None) -> FleetHistory:
@@ -64,3 +66,23 @@ def test_beyond_half_a_year_or_without_a_lost_row_there_is_no_time() -> None:
 def test_what_is_used_up_or_unknown_has_no_time() -> None:
     found = time_to_exhaustion_s(np.array([0.0, np.nan]), lambda rows, ahead_s: pytest.fail("nobody to ask about"))
     assert np.isnan(found).all()
+
+
+def test_what_is_expected_of_some_gpus_is_what_is_expected_of_all_of_them() -> None:
+    window = flat_window(8)
+    struck = [(row, NOW_S - days * DAY_S, EventKind.DOUBLE_BIT_ERROR, 1.0) for row, days in ((1, 3), (4, 30), (6, 90))]
+    remaps = np.zeros((8, 40), np.float32)
+    remaps[[1, 4], -8:-2] = 1  # six of the eight
+    daily = make_daily(window.gpus, 40, {"uncorrectable_remaps_rows": remaps})
+    history = make_history(window, daily, make_events(*struck))
+    forecaster = shipped(EccGrowth)
+    state = forecaster.fit(history)
+    whole = forecaster.forecast(state, history)
+    alone = forecaster.forecast(state, history.take(np.array([4])))
+    np.testing.assert_array_equal(alone.cumulative_hazard[0], whole.cumulative_hazard[4])
+    np.testing.assert_array_equal(alone.time_to_limit_s[0], whole.time_to_limit_s[4])
+    assert np.isfinite(whole.time_to_limit_s[[1, 4], 0]).all()
+    assert np.isnan(whole.time_to_limit_s[[0, 6]]).all()
+    assert forecaster.project(state, history, 4).future[1, -1] == pytest.approx(
+        6.0 + whole.cumulative_hazard[4, 0, -1], rel=1e-5
+    )

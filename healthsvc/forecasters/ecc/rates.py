@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from healthsvc.features.bursts import PROFILE, Profiles, day_tail, expected_day, fit_profiles
 from healthsvc.features.counts import adjusted, dispersions, upper_rate
+from healthsvc.features.growth import fit_growth
 from healthsvc.features.medians import nan_sum
 from healthsvc.features.mixture import ELEVATED, LEAST_EXPOSURE_DAYS, QUIET, code_days
 from healthsvc.features.rate_classes import RatePosterior, fit_rate_classes, rate_posterior
@@ -22,7 +23,6 @@ from healthsvc.features.shares import share_tail
 from healthsvc.features.windows import preferred
 from healthsvc.fleet import HOUR_S, Arrays, FleetHistory, FleetWindow, Floats, GpuId, Signal, align_rows
 from healthsvc.forecasters.base import rows_in_state
-from healthsvc.forecasters.ecc.growth import GROWTH, growth_arrays
 
 Numbers = NDArray[np.float64]
 
@@ -31,6 +31,7 @@ GUARD_SHARE = 3  # but at most a third of a short ledger
 UNUSUAL = 0.01  # own tail from which a sibling counts as out of character too
 LEAST_SIBLINGS = 2
 BURST_SHAPE = PROFILE.index("burst_shape")
+GROWTH = ("exponent", "low", "high", "days")  # of features.growth, NaN exponent below 5 error-days
 OWN_RATE = ("mean_per_day", "upper_per_day")
 
 
@@ -48,11 +49,11 @@ def fit_rates(history: FleetHistory) -> dict[str, NDArray[np.generic]]:
     names, groups = models_of(daily.gpus)
     counts, exposure_days = daily.get("sbe_errors")[:, :past], daily.exposure_h[:, :past] / np.float32(24.0)
     found = fit_profiles(code_days(counts, exposure_days), counts, groups)
-    grown = growth_arrays(daily)
+    grown = fit_growth(daily.get("sbe_errors")[:, :finished], daily.exposure_h[:, :finished])
     return {
         "rate_profile": found.own,
         "rate_own": _own_rate(found, groups),
-        "rate_growth": np.stack([grown[name] for name in GROWTH], axis=1),
+        "rate_growth": np.stack([getattr(grown, name) for name in GROWTH], axis=1),
         "rate_model": np.array(names, np.str_) if names else np.zeros(0, "U1"),
         "rate_model_profile": found.of_group,
     }
