@@ -26,6 +26,7 @@ from healthsvc.fleet import (
 from healthsvc.fleet.xids import XIDS_BY_CLASS
 
 OPEN_FOR_S = 7 * DAY_S  # an open T2 whose reset nobody reported lapses after this long
+TERMINAL_FOR_S = 60 * DAY_S  # a device that failed again and has worked for so long since was repaired
 OFF_BUS = 79.0  # a GPU that vanished beside its live node has done the same as one that said XID 79
 BACK_AFTER_S = DAY_S  # an XID so long after a loss shows that the GPU was back; a sooner one may belong to the loss
 DOMAIN_LAYERS = ("node", "rack", "cooling_loop", "power_feed")
@@ -159,7 +160,8 @@ def facts(history: FleetHistory) -> Facts:
     """Open T2 events and T1 facts per class, and which GPUs are lost.
 
     A memory or device event is open until a driver reload or a return after an absence follows it, or for seven days
-    where nobody reports resets. A thermal event is open while the last hour holds the dose.
+    where nobody reports resets. A thermal event is open while the last hour holds the dose. Memory that cannot repair
+    itself stays terminal, a device that failed again for sixty days after that.
     """
     gpu_count, now_s = len(history.gpus), history.now_s
     events = history.events.known_at(now_s)
@@ -183,7 +185,8 @@ def facts(history: FleetHistory) -> Facts:
     for signal in (Signal.REMAP_FAILURE, Signal.SRAM_THRESHOLD, Signal.UNREPAIRABLE):
         terminal[:, 1] |= history.recent.last(signal) >= 1
     open_events[:, 2] |= gone
-    terminal[class_events(events, "device_loss").row[recurring(events)], 2] = True
+    failures = class_events(events, "device_loss")
+    terminal[failures.row[recurring(events) & (now_s - failures.start_s < TERMINAL_FOR_S)], 2] = True
 
     # An absence begins with the last of the columns that prove it: the GPU was last seen in the one before the first.
     proof_s = absent_columns(history.recent) * history.recent.step_s

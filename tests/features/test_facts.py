@@ -97,6 +97,7 @@ OFF_BUS, RELOAD = (EventKind.XID, 79.0), (EventKind.DRIVER_RELOAD, 1.0)
         ([(9, RELOAD), (1, OFF_BUS)], False),  # the first time
         ([(90, OFF_BUS), (10, OFF_BUS), (9, RELOAD), (1, OFF_BUS)], True),
         ([(10, OFF_BUS), (9, RELOAD), (3, OFF_BUS), (2, RELOAD)], True),  # one more reboot does not heal it
+        ([(80, OFF_BUS), (75, (EventKind.LOST, 1.0)), (70, OFF_BUS)], False),  # it has worked for two months since
     ],
 )
 def test_off_the_bus_again_within_two_weeks_of_a_reboot_is_terminal(
