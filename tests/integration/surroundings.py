@@ -17,13 +17,14 @@ import requests
 from healthsvc.simulator import Scenario, write_recording
 
 DAY_S = 86_400
+TODAY_S = time.time() // DAY_S * DAY_S  # once for all: a run of the tests that passes midnight stays in its day
 # The flag is hidden and must come first: without it the whole text is parsed once for every two hours of history.
 BACKFILL = ["promtool", "tsdb", "create-blocks-from", "--max-block-duration=500h", "openmetrics"]
 
 
 def ends_today(days: float) -> float:
-    """The start of a run of so many days whose last day was yesterday (UTC)."""
-    return time.time() // DAY_S * DAY_S - days * DAY_S
+    """The start of a run of so many days whose last day was yesterday (UTC) when the tests began."""
+    return TODAY_S - days * DAY_S
 
 
 def rfc3339(time_s: float) -> str:
