@@ -1,5 +1,6 @@
 """The nouns of the service. Numbers and names only: no I/O, no clock, no logging."""
 
+from healthsvc.fleet.arrays import Floats, align_rows, frozen_array
 from healthsvc.fleet.forecast import (
     CLASSES,
     GRADES,
@@ -10,6 +11,7 @@ from healthsvc.fleet.forecast import (
     Facts,
     Forecast,
     Incident,
+    NeighbourEffect,
     Projection,
 )
 from healthsvc.fleet.gpus import LAYERS, GpuId, Placement, Sighting, Topology, Workload, build_topology
@@ -20,11 +22,8 @@ from healthsvc.fleet.history import (
     EventLog,
     FleetHistory,
     FleetWindow,
-    Floats,
     PlaceSeries,
-    align_rows,
     first_rows,
-    frozen_array,
 )
 from healthsvc.fleet.meaning import (
     HARDWARE_DOSE,
@@ -36,6 +35,7 @@ from healthsvc.fleet.meaning import (
     RECURS_WITHIN_S,
     THROTTLE_DOSE,
 )
+from healthsvc.fleet.onset_bins import NEIGHBOUR_LAYERS, ONSET_COVARIATES, OnsetBins
 from healthsvc.fleet.places import at_nodes, first_of, join_places
 from healthsvc.fleet.report import Arrays, Band, RiskReport, Snapshot
 from healthsvc.fleet.same import Same
@@ -70,6 +70,8 @@ __all__ = [
     "LIVENESS",
     "MINUTE_S",
     "MONTH_S",
+    "NEIGHBOUR_LAYERS",
+    "ONSET_COVARIATES",
     "OPEN",
     "PROBABILITY_CAP",
     "QUANTILES",
@@ -91,6 +93,8 @@ __all__ = [
     "Forecast",
     "GpuId",
     "Incident",
+    "NeighbourEffect",
+    "OnsetBins",
     "PlaceSeries",
     "Placement",
     "Projection",

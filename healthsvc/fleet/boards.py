@@ -10,8 +10,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from healthsvc.fleet.arrays import Floats, frozen_array
 from healthsvc.fleet.gpus import GpuId
-from healthsvc.fleet.history import Floats, frozen_array
 from healthsvc.fleet.signals import THERMAL_THROTTLE_SOURCES, Signal
 
 

@@ -1,14 +1,14 @@
 """What forecasters say: hazards per GPU, probabilities per domain, and facts that need no forecast."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from healthsvc.fleet.history import Floats, frozen_array
+from healthsvc.fleet.arrays import Floats, frozen_array
 from healthsvc.fleet.times import DAY_S
 
 CLASSES = ("thermal", "memory", "device_loss")
@@ -52,12 +52,33 @@ class Forecast:
 
 
 @dataclass(frozen=True)
+class NeighbourEffect:
+    """How much a throttling neighbour of a layer hastens an onset, given the environment: log odds a log(1 + count).
+
+    estimated: effect with its 90 % interval low, high. insufficient: fewer onsets than an estimate needs. not
+    separable: no environment is measured, so that a common cause would look the same. NaN unless estimated.
+    """
+
+    layer: str
+    status: Literal["estimated", "insufficient", "not separable"]
+    effect: float
+    low: float
+    high: float
+    onsets: int
+
+
+@dataclass(frozen=True)
 class DomainForecast:
     """P(at least k members of a domain throttle within the horizon), for domains with at least 3 members.
 
     domains: (layer, name); members: GPU rows per domain; probability_at_least_k float32[domain, k-1, horizon] for
     k = 1..3; expected_lost_gpu_hours float32[domain] over the second horizon: whole for a member that throttles now,
     half for one that begins within it, since it begins anywhere in it alike; throttling: members that throttle now.
+
+    watch bool[domain]: worth a look, though no alert. excess_p float64[domain]: tail probability of as many onsets as
+    the half hour that has just ended has seen, given each member's own covariates at its start and no neighbours; NaN
+    but in the cycle that ends a half hour. inferred bool[domain]: the domain was guessed from how its GPUs move
+    together. neighbours: what the fit says of contagion, by layer.
     """
 
     domains: tuple[tuple[str, str], ...]
@@ -66,6 +87,16 @@ class DomainForecast:
     expected_lost_gpu_hours: Floats
     throttling: NDArray[np.int32]
     members: tuple[NDArray[np.int32], ...]
+    watch: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, bool))
+    excess_p: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    inferred: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, bool))
+    neighbours: tuple[NeighbourEffect, ...] = ()
+
+    def __post_init__(self) -> None:
+        domains = len(self.domains)
+        for name, calm in (("watch", False), ("excess_p", np.nan), ("inferred", False)):
+            if len(getattr(self, name)) != domains:
+                object.__setattr__(self, name, frozen_array(np.full(domains, calm)))
 
 
 @dataclass(frozen=True)
@@ -88,8 +119,8 @@ class Incident:
     id: str
     layer: str
     domain: str
-    state: Literal["predicted", "active", "cleared"]
-    alertname: str  # fixed at opening
+    state: Literal["watch", "predicted", "active", "cleared"]  # watch: seen, and nobody is woken for it
+    alertname: str  # fixed when it first alerts; "" while at watch
     cause: str
     onset_s: float
     members: tuple[str, ...]  # device_ids

@@ -9,32 +9,17 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from healthsvc.fleet.arrays import Floats, align_rows, frozen_array
 from healthsvc.fleet.gpus import GpuId, Topology, Workload
+from healthsvc.fleet.onset_bins import OnsetBins
 from healthsvc.fleet.signals import Signal
 
-Floats = NDArray[np.floating[Any]]
 Found = TypeVar("Found")
-
-
-def frozen_array(array: NDArray[Any]) -> NDArray[Any]:
-    """A view with writing switched off: what one reader sees, no other can change."""
-    view = array.view()
-    view.flags.writeable = False
-    return view
 
 
 def first_rows(gpus: Sequence[GpuId]) -> dict[str, int]:
     """device_id -> row."""
     return {gpu.device_id: row for row, gpu in enumerate(gpus)}
-
-
-def align_rows(values: NDArray[Any], rows: NDArray[np.intp], fill: float = np.nan) -> NDArray[Any]:
-    """Rows of `values` in the order `rows`; -1 means that the GPU has none and gets `fill`."""
-    if len(values) == 0:
-        return np.full((len(rows), *values.shape[1:]), fill, values.dtype)
-    out = values[np.maximum(rows, 0)]
-    out[rows < 0] = fill
-    return out
 
 
 @dataclass(frozen=True)
@@ -243,7 +228,8 @@ class PlaceSeries:
 class FleetHistory:
     """What forecasters see, and all they see. Every part has the same GPUs in the same rows.
 
-    workloads: by device_id, the pod that held a GPU last, where one did; for people, not for forecasts.
+    workloads: by device_id, the pod that held a GPU last, where one did; for people, not for forecasts. onset_bins: of
+    finished days, one part a day, what the onset of throttling is learned from.
     """
 
     recent: FleetWindow
@@ -252,6 +238,7 @@ class FleetHistory:
     topology: Topology
     environment: Mapping[Signal, PlaceSeries] = field(default_factory=lambda: MappingProxyType({}))
     workloads: Mapping[str, Workload] = field(default_factory=lambda: MappingProxyType({}))
+    onset_bins: tuple[OnsetBins, ...] = ()
     _worked_out: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def once(self, name: str, work: Callable[["FleetHistory"], Found]) -> Found:
@@ -280,4 +267,5 @@ class FleetHistory:
             self.topology.take(rows),
             self.environment,
             self.workloads,
+            tuple(part.take(rows) for part in self.onset_bins),
         )

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from healthsvc.fleet.history import PlaceSeries, align_rows
+from healthsvc.fleet.arrays import align_rows
+from healthsvc.fleet.history import PlaceSeries
 from healthsvc.fleet.signals import Signal
 
 # What sites put around a node's name to name its management controller.

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from healthsvc.fleet.arrays import Floats
 from healthsvc.fleet.forecast import CLASSES, HORIZONS_S, DomainForecast, Facts, Incident
 from healthsvc.fleet.gpus import GpuId
-from healthsvc.fleet.history import FleetHistory, Floats
+from healthsvc.fleet.history import FleetHistory
 
 Arrays = Mapping[str, NDArray[Any]]
 
