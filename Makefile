@@ -27,9 +27,10 @@ bench: setup servers ## speed and memory, with the figures
 	$(VENV)/python scripts/bench.py
 	$(VENV)/python scripts/bench_backtest.py
 
-cards: setup ## the model cards, their studies run anew (an hour): what each forecaster can and cannot foresee
+cards: setup ## the model cards, their studies run anew (some hours): what each forecaster can and cannot foresee
 	OMP_NUM_THREADS=1 $(VENV)/python scripts/studies/thermal.py
 	OMP_NUM_THREADS=1 $(VENV)/python scripts/studies/ecc.py
+	OMP_NUM_THREADS=1 $(VENV)/python scripts/studies/cascade.py
 	@cat models/*/card.md
 
 lock: setup ## renew requirements.lock from pyproject.toml, and install it

@@ -70,6 +70,9 @@ def parts(quick: bool) -> list[Part]:
         Part("train", "bench_history.py", ("train", "--gpus", small, *cycle)),
         Part("trend", "bench_trend.py", ("--gpus", small, *cycle)),
         Part("memory", "bench_memory.py", ("--gpus", large, "--days", "8" if quick else "90", "--rounds", rounds)),
+        Part(
+            "cascade", "bench_cascade.py", ("--gpus", large, *(("--bins", "50") if quick else ()), "--rounds", rounds)
+        ),
         Part("digest", "bench_history.py", ("digest", "--gpus", day_gpus, "--rounds", rounds)),
         Part("serve", "bench_process.py", ("serve", "--gpus", "8", "--days", "2", "--rounds", rounds)),
         Part("frame", "bench_frame.py", ("speed", "--gpus", small, "--rounds", rounds)),
@@ -109,6 +112,13 @@ def rows(found: Mapping[str, Figures]) -> Iterator[Row]:
     yield Row(whole, memory["fit_cpu_s"], "s", target=5.0)
     yield Row("the same: forecast", memory["forecast_cpu_s"], "s", target=2.0)
     yield Row("the same: peak memory", memory["peak_mib"], "MiB", target=2048.0)
+    cascade = found["cascade"]
+    whole = f"domains of {cascade['gpus']:,} GPUs in {cascade['nodes']:,} nodes: forecast and incidents, wall"
+    yield Row(whole, cascade["cycle_wall_s"], "s", target=10.0)
+    yield Row(
+        f"the same: learned from {cascade['onset_bins']:,} onset bins, wall", cascade["fit_wall_s"], "s", target=60.0
+    )
+    yield Row("the same: peak memory", cascade["peak_mib"], "MiB", target=3072.0)
     yield Row("reading that ledger from disk", found["train"]["ledger_read_cpu_s"], "s")
     yield Row("digesting one day at 60 s", found["digest"]["digest_cpu_s"], "s")
     yield Row("start to the first /metrics, wall", found["serve"]["first_metrics_s"], "s", target=2.0)

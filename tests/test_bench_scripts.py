@@ -22,7 +22,8 @@ def test_every_measurement_gives_its_figures() -> None:
     )
     assert done.returncode in (0, 1), done.stderr
     told = json.loads(done.stdout)
-    parts = {"small", "large", "train", "trend", "memory", "digest", "serve", "frame", "day", "fetch", "simulate"}
+    parts = {"small", "large", "train", "trend", "memory", "cascade", "digest", "serve", "frame", "day", "fetch"}
+    parts |= {"simulate"}
     assert parts == set(told["figures"])
     assert all(row["figure"] > 0 for row in told["rows"])
     missed = any(row["verdict"] == "missed" for row in told["rows"])

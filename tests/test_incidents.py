@@ -17,12 +17,12 @@ from healthsvc.fleet import (
     Signal,
     build_topology,
 )
-from healthsvc.incidents import update_incidents
+from healthsvc.incidents import IncidentPolicy, update_incidents
 from tests.histories import NOW_S, flat_window, make_daily, make_events
 
 GPUS = 32  # four nodes of eight, two nodes a rack, two racks on two loops
 MINUTE_S = 60.0
-THRESHOLD = 0.5
+POLICY = IncidentPolicy(domain_p_2h=0.5)
 PLACES = {
     f"node-{i:02d}": {"rack": f"r{i // 2}", "cooling_loop": f"loop-{i // 2}", "power_feed": f"feed-{i // 2}"}
     for i in range(4)
@@ -79,7 +79,7 @@ def step(
     hot: tuple[int, ...] = (),
     chances: dict[tuple[str, str], float] | None = None,
 ) -> tuple[Incident, ...]:
-    return update_incidents(known, history, domains_of(history, chances), hot_rows(*hot), THRESHOLD)
+    return update_incidents(known, history, domains_of(history, chances), hot_rows(*hot), POLICY)
 
 
 def ids(rows: range) -> tuple[str, ...]:
@@ -115,7 +115,7 @@ def test_half_of_a_node_beginning_to_throttle_together_opens_an_incident() -> No
     (incident,) = step((), history_at(NOW_S, events), hot=(0, 1, 2, 5))
     assert (incident.layer, incident.domain) == ("node", "node-00")
     assert (incident.state, incident.alertname) == ("active", "CoolingIncident")
-    assert incident.cause == "4 of 8 GPUs began to throttle by heat within 10 minutes"
+    assert incident.cause == "airflow of the node: 4 of 8 GPUs began to throttle by heat within 10 minutes"
     assert incident.first_mover == "GPU-005"  # it began five minutes before the others
 
 
@@ -208,7 +208,7 @@ def test_a_prediction_that_comes_true_keeps_its_name() -> None:
     (incident,) = step(predicted, history, hot=tuple(range(8, 14)))
     assert (incident.id, incident.state) == (predicted[0].id, "active")
     assert incident.alertname == "ThrottlingCascadePredicted"
-    assert incident.cause.startswith("6 of 8 GPUs began to throttle")
+    assert incident.cause.startswith("airflow of the node: 6 of 8 GPUs began to throttle")
     assert incident.first_mover == "GPU-008"
 
 

@@ -10,8 +10,12 @@ from healthsvc.alerts.propose import WIDE
 
 
 def fold_thermal(draft: Draft, moment: Moment) -> Draft:
-    """Members of an open incident get no thermal alert of their own; facts do. Alerts that already stand remain."""
-    members = {m for i in moment.report.incidents if i.state != "cleared" for m in i.members}
+    """Members of an open incident get no thermal alert of their own, neither of failure nor of degrading; facts do.
+
+    Alerts that already stand remain. An incident at watch wakes nobody, so nothing folds under it. What is still true
+    when the incident clears fires then.
+    """
+    members = {m for i in moment.report.incidents if i.state in ("predicted", "active") for m in i.members}
     return hold_back(
         draft, lambda c: c.group == "thermal" and not c.fact and c.device_id in members, Held.UNDER_INCIDENT
     )

@@ -107,18 +107,27 @@ def _last_tests(moment: Moment) -> tuple[NDArray[np.float64], NDArray[np.bool_]]
 
 
 def _incident_wants(moment: Moment) -> Iterator[Want]:
-    """One want a domain and alertname; of several incidents there the newest open one speaks.
+    """One want a domain and alertname; of several incidents there the newest open one speaks. None while at watch.
 
     An incident is cleared once it has been calm for long enough, so its alert ends with it. One that is missing is
-    not cleared: after a restart the incidents are found anew, which takes some cycles.
+    not cleared: after a restart the incidents are found anew, which takes some cycles. One that has moved to a wider
+    place keeps the alert that it has.
     """
+    told = {
+        case.alert.annotations["incident"]: (case.subject, case.alert)
+        for case in moment.before.cases.values()
+        if case.group == DOMAIN and case.alert and "incident" in case.alert.annotations
+    }
     newest = {}
-    for incident in sorted(moment.report.incidents, key=lambda i: (i.state != "cleared", i.onset_s)):
-        newest[f"{incident.alertname}|{incident.layer}|{incident.domain}"] = incident
-    for subject, incident in newest.items():
+    alerting = (incident for incident in moment.report.incidents if incident.alertname)
+    for incident in sorted(alerting, key=lambda i: (i.state != "cleared", i.onset_s)):
+        place = f"{incident.alertname}|{incident.layer}|{incident.domain}"
+        subject, alert = told.get(incident.id, (place, None))
+        newest[subject] = incident, alert
+    for subject, (incident, alert) in newest.items():
         over = incident.state == "cleared"
         wanted, fact = NO if over else YES, YES if incident.state == "active" else NO
-        yield Want(subject, DOMAIN, wanted, fact, over, partial(incident_alert, incident), over=over)
+        yield Want(subject, DOMAIN, wanted, fact, over, partial(incident_alert, incident, alert), over=over)
 
 
 def _unknown_wants(moment: Moment) -> Iterator[Want]:

@@ -7,6 +7,7 @@ import numpy as np
 
 from healthsvc.alerts.alert import Alert, Rank
 from healthsvc.fleet import DAY_S, GRADES, HORIZON_NAMES, Incident, RiskReport
+from healthsvc.guidance.incidents import incident_action, incident_summary
 
 LISTED = 20  # names in one annotation; the rest is counted
 EVIDENCE_LISTED = 6
@@ -102,25 +103,31 @@ def _evidence(report: RiskReport, row: int, column: int) -> str:
     return "; ".join(said)
 
 
-def incident_alert(incident: Incident, _rank: Rank, raised_s: float) -> Alert:
-    """The alert of a domain; its name was fixed when the incident opened."""
+def incident_alert(incident: Incident, told: Alert | None, _rank: Rank, raised_s: float) -> Alert:
+    """The alert of a domain. told: the one that stands already; its labels are kept, as they are its identity, and only
+    the annotations know of a wider place or another cause."""
     labels = {
         "alertname": incident.alertname,
         "layer": incident.layer,
         "domain": incident.domain,
         "severity": "critical",
     }
-    happening = "may soon throttle together" if incident.state == "predicted" else "are affected together"
-    count = len(incident.members)
     annotations = {
-        "summary": f"{count} GPUs of {incident.layer.replace('_', ' ')} {incident.domain} {happening}.",
+        "summary": incident_summary(incident),
         "description": f"Common cause: {incident.cause}." if incident.cause else "The common cause is not known yet.",
-        "evidence": f"first mover {incident.first_mover}" if incident.first_mover else "",
+        "evidence": "; ".join(filter(None, [_first_mover(incident), incident.evidence])),
         "members": listing(incident.members),
         "incident": incident.id,
-        "action": "Look at the shared cooling, airflow or power of the domain before any single GPU.",
+        "action": incident_action(incident),
     }
-    return Alert(labels, annotations, raised_s)
+    return Alert(told.labels if told else labels, annotations, raised_s)
+
+
+def _first_mover(incident: Incident) -> str:
+    if not incident.first_mover:
+        return ""
+    early_s = 0.0 if incident.began_s is None else incident.onset_s - incident.began_s
+    return f"first mover {incident.first_mover}" + (f", {duration(early_s)} before it was seen" if early_s > 0 else "")
 
 
 def host_unknown_alert(

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from healthsvc.engine.digest import union_of
 from healthsvc.features.events import begun_in
-from healthsvc.features.windows import WINDOW_S, Summaries, inlet_by_gpu, summarise
-from healthsvc.fleet import EventLog, FleetWindow, Floats, PlaceSeries, Signal, Topology
+from healthsvc.features.windows import WINDOW_S, Summaries, flow_by_gpu, inlet_by_gpu, summarise
+from healthsvc.fleet import EventLog, FleetWindow, Floats, PlaceSeries, Signal, Topology, join_places
 from healthsvc.telemetry.framing.grid import uniform_times
 
 
@@ -67,9 +67,11 @@ def departing(
     values = {signal: np.concatenate([known, unseen], axis=1) for signal, known in window.values.items()}
     columns = len(window.times_s)
     cut = {s: replace(p, values=p.values[:, -columns:]) for s, p in environment.items()}
-    inlet = np.concatenate([inlet_by_gpu(cut, topology, recent.gpus, columns)[rows], unseen], axis=1)
+    places, theirs = join_places([(cut, columns), ({}, len(to_come))]), topology.take(rows)
     padded = FleetWindow(gpus, np.concatenate([window.times_s, to_come]), values)
-    summaries = today.take(gpus, rows).joined(summarise(padded, inlet).within(digested_s, np.inf))
+    inlet = inlet_by_gpu(places, theirs, gpus, len(padded.times_s))
+    flow = flow_by_gpu(places, theirs, gpus, len(padded.times_s))
+    summaries = today.take(gpus, rows).joined(summarise(padded, inlet, flow).within(digested_s, np.inf))
     if not len(summaries.ends_s):
         return None
     seen = np.flatnonzero((summaries.columns["samples"] > 0).any(axis=1))

@@ -11,7 +11,8 @@ from healthsvc.engine.placing import at_known_nodes, placed
 from healthsvc.features.daily import daily_row
 from healthsvc.features.events import LEAD_IN_S, detect_events
 from healthsvc.features.identity_events import IdentityEvent, Known, as_log, decommissioned
-from healthsvc.features.windows import WINDOW_S, Summaries, inlet_by_gpu, summarise
+from healthsvc.features.onset_bins import bins_of_day
+from healthsvc.features.windows import WINDOW_S, Summaries, flow_by_gpu, inlet_by_gpu, summarise
 from healthsvc.fleet import (
     DAY_S,
     GPU_SIGNALS,
@@ -24,6 +25,7 @@ from healthsvc.fleet import (
     Signal,
     build_topology,
     first_rows,
+    join_places,
 )
 from healthsvc.store.ledger import Ledger
 from healthsvc.telemetry.framing.grid import CounterCarry, frame, uniform_times
@@ -126,12 +128,14 @@ def digest_span(
         seen = np.concatenate([seen, np.full(len(gpus) - len(seen), -np.inf)])
         joined = window if tail is None else join_columns(tail.take(gpus, old), window)
         if number > 0:
-            environment = at_known_nodes(raw.environment, gpus, where)
-            inlet = inlet_by_gpu(environment, topology, gpus, len(window.times_s))
-            unseen = np.full((len(gpus), len(joined.times_s) - len(window.times_s)), np.nan, np.float32)
+            columns = len(joined.times_s)
+            known_places = (at_known_nodes(raw.environment, gpus, where), len(window.times_s))
+            environment = join_places([({}, columns - len(window.times_s)), known_places])
+            inlet = inlet_by_gpu(environment, topology, gpus, columns)
+            flow = flow_by_gpu(environment, topology, gpus, columns)
             # With the tail of the chunk before, so that energy over a missed sample at the seam has its beginning.
             began_s = float(window.times_s[0]) - step_s
-            fresh = summarise(joined, np.concatenate([unseen, inlet], axis=1)).within(began_s, np.inf)
+            fresh = summarise(joined, inlet, flow).within(began_s, np.inf)
             summaries = fresh if summaries is None or not summaries.columns else summaries.take(gpus, old).joined(fresh)
             seen = np.maximum(seen, newest_sample_s(window))
             events = events.merged(detect_events(joined, topology.group("node", len(gpus)), began_s))
@@ -174,10 +178,10 @@ def digest_day(
     digest = digest_span(source, day * DAY_S, (day + 1) * DAY_S, step_s, chunk_s, placement, hear)
     if not digest.summaries.columns:
         return None
-    row = daily_row(
-        digest.summaries, build_topology(digest.gpus, placed(placement, source)), step_s, day, unfinished=False
-    )
-    ledger.write_day(day, *with_gone(row, digest.events, digest.before), now_s, complete=not incomplete)
+    topology = build_topology(digest.gpus, placed(placement, source))
+    row = daily_row(digest.summaries, topology, step_s, day, unfinished=False)
+    bins = bins_of_day(digest.summaries, row, topology)
+    ledger.write_day(day, *with_gone(row, digest.events, digest.before), now_s, complete=not incomplete, bins=bins)
     return row
 
 

@@ -11,7 +11,7 @@ from healthsvc.engine.memory import FleetMemory
 from healthsvc.engine.progress import Progress
 from healthsvc.engine.recall import recall
 from healthsvc.features.cadence import too_fine
-from healthsvc.fleet import Placement, day_name
+from healthsvc.fleet import OnsetBins, Placement, day_name
 from healthsvc.store import Ledger
 from healthsvc.telemetry.source import RawGrid, Source, SourceError
 
@@ -94,7 +94,9 @@ class Historian:
     def read_again(self, day: int, memory: FleetMemory) -> None:
         """A finished day once more, for samples that came late; the memory then holds what the ledger holds."""
         self.digest(day, memory.now_s)
-        memory.replace_day(day, *self.ledger.read(day, day))
+        written, events = self.ledger.read(day, day)
+        bins = OnsetBins.joined(self.ledger.onset_bins(written.gpus, day, day))
+        memory.replace_day(day, written, events, bins)
         memory.partial_days = (memory.partial_days - {day}) | self.ledger.partial_days(day, day)
 
     def _check_cadence(self, memory: FleetMemory) -> None:

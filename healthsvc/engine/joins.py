@@ -1,11 +1,16 @@
-"""Days of the ledger put behind one another."""
+"""Days of the ledger put behind one another, and which day a part of the onset bins is of."""
 
 from dataclasses import replace
 
 import numpy as np
 
 from healthsvc.features.daily import DAILY_FEATURES
-from healthsvc.fleet import DailyLedger, Floats, GpuId
+from healthsvc.fleet import DAY_S, DailyLedger, Floats, GpuId, OnsetBins
+
+
+def day_of(part: OnsetBins) -> int:
+    """The day that a part is of; it holds at least one bin."""
+    return int(part.start_s[0] // DAY_S)
 
 
 def empty_ledger(gpus: tuple[GpuId, ...] = ()) -> DailyLedger:

@@ -4,18 +4,18 @@ Mutable, and touched by the engine's own thread only; `history()` gives the immu
 Every part has the roster's GPUs in the roster's rows.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from healthsvc.config import Settings
+from healthsvc.engine.days import DayWriter
 from healthsvc.engine.departed import Departed, departing, whole_day
 from healthsvc.engine.digest import inverse, newest_sample_s, reported, rows_in, with_gone
 from healthsvc.engine.identities import Registry
-from healthsvc.engine.joins import day_by_day, days_since, joined_days
+from healthsvc.engine.joins import day_by_day, day_of, days_since, joined_days
 from healthsvc.engine.partial import partial_days, without_days
 from healthsvc.engine.placing import at_known_nodes, placed
 from healthsvc.engine.roster import Roster
@@ -24,7 +24,8 @@ from healthsvc.features.daily import daily_row
 from healthsvc.features.events import LEAD_IN_S, ONSET_BIN_S, begun_in, detect_events
 from healthsvc.features.facts import remembered
 from healthsvc.features.identity_events import as_log
-from healthsvc.features.windows import WINDOW_S, Summaries, inlet_by_gpu, summarise
+from healthsvc.features.onset_bins import bins_of_day
+from healthsvc.features.windows import WINDOW_S, Summaries, flow_by_gpu, inlet_by_gpu, summarise
 from healthsvc.fleet import (
     DAY_S,
     DailyLedger,
@@ -32,6 +33,7 @@ from healthsvc.fleet import (
     FleetHistory,
     FleetWindow,
     GpuId,
+    OnsetBins,
     Placement,
     PlaceSeries,
     Signal,
@@ -48,30 +50,6 @@ OnRead = Callable[[RawGrid], None]
 REFRESH_S = 3600.0  # how often today's unfinished row is computed again
 
 
-class DayReader(Protocol):
-    """Where finished days come from: the ledger, or a part of it in a rehearsal."""
-
-    def read(self, first_day: int, last_day: int) -> tuple[DailyLedger, EventLog]:
-        """The days of the span and what happened in them."""
-        ...
-
-    def events_of(self, gpus: tuple[GpuId, ...], first_day: int, last_day: int) -> EventLog:
-        """What happened to these GPUs in the span, in their rows."""
-        ...
-
-    def partial_days(self, first_day: int, last_day: int) -> frozenset[int]:
-        """Those days of the span that are not to be learned from."""
-        ...
-
-
-class DayWriter(Protocol):
-    """Where a finished day goes: the ledger, or nowhere in a rehearsal."""
-
-    def write_day(self, day: int, daily: DailyLedger, events: EventLog, now_s: float, *, complete: bool = True) -> None:
-        """Keep one day."""
-        ...
-
-
 @dataclass
 class FleetMemory:
     """See the module. `now_s`: data time of the newest column; `digested_s`: end of the newest ten-minute summary.
@@ -79,7 +57,8 @@ class FleetMemory:
     What is derived from the columns says how far it has come (`digested_s`, `events_until_s`): a step that breaks off
     half-way is caught up with at the next one. registry: who the GPUs are, those that left included;
     placement: topology.csv, and where: with what the source's labels told beyond that;
-    partial_days: those of which the source has said that something was missing.
+    partial_days: those of which the source has said that something was missing; onset_bins: one part a finished day
+    that has any, in order.
     """
 
     settings: Settings
@@ -96,6 +75,7 @@ class FleetMemory:
     where: Placement | None = None
     registry: Registry = field(default_factory=Registry)
     partial_days: frozenset[int] = frozenset()
+    onset_bins: tuple[OnsetBins, ...] = ()
     events_until_s: float = field(init=False)
     left: Departed | None = field(default=None, init=False)
     _trail: Trail | None = field(default=None, init=False, repr=False)
@@ -124,7 +104,13 @@ class FleetMemory:
         if due:
             self._refreshed_s = self.now_s
         return FleetHistory(
-            self.recent, self._daily, self.events, self.topology, dict(self.environment), self.registry.workloads
+            self.recent,
+            self._daily,
+            self.events,
+            self.topology,
+            dict(self.environment),
+            self.registry.workloads,
+            self.onset_bins,
         )
 
     def trusted(self) -> FleetHistory:
@@ -225,6 +211,7 @@ class FleetMemory:
         self.today = self.today.take(gpus, old)
         self.finished = day_by_day(self.finished.take(gpus, old))
         self.events = self.events.take(old)
+        self.onset_bins = _with_any(part.take(old) for part in self.onset_bins)
         self.topology = build_topology(gpus, self.where)
         self._daily = None
 
@@ -239,7 +226,8 @@ class FleetMemory:
         window = self.recent.columns(slice(first, None))
         columns = len(window.times_s)
         environment = {s: replace(p, values=p.values[:, -columns:]) for s, p in self.environment.items()}
-        fresh = summarise(window, inlet_by_gpu(environment, self.topology, self.gpus, columns))
+        inlet = inlet_by_gpu(environment, self.topology, self.gpus, columns)
+        fresh = summarise(window, inlet, flow_by_gpu(environment, self.topology, self.gpus, columns))
         self.today = self.today.joined(fresh.within(start_s, np.inf))
         self.digested_s = whole_s
 
@@ -253,9 +241,10 @@ class FleetMemory:
             whole, events = whole_day(self.left, self.today, self.events, start_s, end_s)
             topology = self.topology if whole.gpus is self.today.gpus else build_topology(whole.gpus, self.where)
             row = daily_row(whole, topology, self.settings.cycle.step_s, day, unfinished=False)
-            complete = day not in self.partial_days
-            ledger.write_day(day, *with_gone(row, events, self.registry.yesterday), self.now_s, complete=complete)
-            self._keep_day(row)
+            bins, complete = bins_of_day(whole, row, topology), day not in self.partial_days
+            written = with_gone(row, events, self.registry.yesterday)
+            ledger.write_day(day, *written, self.now_s, complete=complete, bins=bins)
+            self._keep_day(row, bins)
             since = np.flatnonzero(self.roster.last_seen_s > end_s)
             self.registry = self.registry.after_day(reported(row), (self.gpus[int(i)].device_id for i in since))
             self.today = self.today.within(end_s, np.inf)
@@ -269,19 +258,26 @@ class FleetMemory:
             self.partial_days = frozenset(day for day in self.partial_days if day >= first)
         return done
 
-    def replace_day(self, day: int, written: DailyLedger, events: EventLog) -> None:
+    def replace_day(self, day: int, written: DailyLedger, events: EventLog, bins: OnsetBins) -> None:
         """A finished day as it stands in the ledger now: late samples have been read into it since."""
         if not len(written.gpus):
             return
-        self._keep_day(written)
+        self._keep_day(written, bins)
         start_s, end_s = day * DAY_S, (day + 1) * DAY_S
         before, after = begun_in(self.events, -np.inf, start_s), begun_in(self.events, end_s)
         told = events.take(rows_in(written.gpus, self.gpus))
         self.events = before.merged(told).merged(after)
 
-    def _keep_day(self, row: DailyLedger) -> None:
+    def _keep_day(self, row: DailyLedger, bins: OnsetBins) -> None:
         """Among the finished ones, as far back as training looks."""
         if row.gpus is not self.gpus:
-            row = row.take(self.gpus, rows_in(row.gpus, self.gpus))
-        first = int(self.now_s // DAY_S) - self.settings.history.train_days
+            rows = rows_in(row.gpus, self.gpus)
+            row, bins = row.take(self.gpus, rows), bins.take(rows)
+        first, day = int(self.now_s // DAY_S) - self.settings.history.train_days, int(row.days[0])
         self.finished, self._daily = days_since(joined_days(self.finished, row), first), None
+        others = [part for part in self.onset_bins if first <= day_of(part) != day]
+        self.onset_bins = tuple(sorted(_with_any([*others, bins]), key=day_of))
+
+
+def _with_any(parts: Iterable[OnsetBins]) -> tuple[OnsetBins, ...]:
+    return tuple(part for part in parts if len(part))

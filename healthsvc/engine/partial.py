@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from healthsvc.engine.joins import day_of
 from healthsvc.fleet import DAY_S, FleetHistory
 from healthsvc.telemetry.source import RawGrid
 
@@ -25,17 +26,18 @@ def partial_days(raw: RawGrid) -> frozenset[int]:
 
 
 def without_days(history: FleetHistory, days: Collection[int]) -> FleetHistory:
-    """The history as if nobody had looked on `days`: no features, no exposure, no event that began there.
+    """The history as if nobody had looked on `days`: no features, no exposure, no event that began there, no bins.
 
     The recent window is left as it is: learning takes from it which signals a GPU has, no level and no rate.
     """
     daily, events = history.daily, history.events
     refused = np.isin(daily.days, list(days))
     began = np.isin(np.floor(events.start_s / DAY_S), list(days))
-    if not refused.any() and not began.any():
+    parts = tuple(part for part in history.onset_bins if day_of(part) not in days)
+    if not refused.any() and not began.any() and len(parts) == len(history.onset_bins):
         return history
     features = {name: np.where(refused, np.nan, values).astype(values.dtype) for name, values in daily.features.items()}
     exposure_h = np.where(refused, 0, daily.exposure_h).astype(daily.exposure_h.dtype)
     completeness = np.where(refused, 0, daily.completeness).astype(daily.completeness.dtype)
     daily = replace(daily, features=features, exposure_h=exposure_h, completeness=completeness)
-    return replace(history, daily=daily, events=events.where(~began))
+    return replace(history, daily=daily, events=events.where(~began), onset_bins=parts)

@@ -4,10 +4,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from healthsvc.config import Settings
+from healthsvc.engine.days import DayReader
 from healthsvc.engine.digest import chunk_seconds, digest_span, newest_sample_s, reported, rows_in
 from healthsvc.engine.identities import Registry, identities_in
 from healthsvc.engine.joins import day_by_day
-from healthsvc.engine.memory import DayReader, FleetMemory, OnRead
+from healthsvc.engine.memory import FleetMemory, OnRead
 from healthsvc.engine.placing import at_known_nodes, placed
 from healthsvc.engine.roster import Roster
 from healthsvc.features.events import detect_events
@@ -30,6 +31,7 @@ def recall(
     step_s, today = settings.cycle.step_s, int(now_s // DAY_S)
     first_day = today - settings.history.train_days
     finished, events = ledger.read(first_day, today - 1)
+    bins = ledger.onset_bins(finished.gpus, first_day, today - 1)
     past = remembered(ledger.events_of(finished.gpus, today - REMEMBERED_DAYS, first_day - 1))
     events = past.merged(events)
     partial: set[int] = set(ledger.partial_days(first_day, today - 1))
@@ -84,6 +86,7 @@ def recall(
         digested_s=whole_s,
         registry=Registry(known, reported(finished), raw.workloads),
         partial_days=frozenset(partial),
+        onset_bins=tuple(part.take(rows(finished.gpus)) for part in bins),
     )
     memory.dismiss()
     return memory

@@ -8,7 +8,8 @@ from numpy.typing import NDArray
 
 from healthsvc.alerts import AlertPolicy, AlertState, decide
 from healthsvc.config import Settings
-from healthsvc.engine.memory import DayReader, FleetMemory
+from healthsvc.engine.days import DayReader
+from healthsvc.engine.memory import FleetMemory
 from healthsvc.engine.recall import recall
 from healthsvc.engine.scoring import Scorer
 from healthsvc.evaluation.alert_episodes import AlertEpisode, AlertRecorder, from_columns
@@ -26,6 +27,7 @@ from healthsvc.fleet import (
     FleetHistory,
     Floats,
     GpuId,
+    OnsetBins,
     Placement,
     build_topology,
 )
@@ -64,7 +66,9 @@ class Rehearsal:
 class _Unwritten:
     """Stands where the ledger stands live: a rehearsal reads it and never writes to it."""
 
-    def write_day(self, day: int, daily: DailyLedger, events: EventLog, now_s: float, *, complete: bool = True) -> None:
+    def write_day(
+        self, day: int, daily: DailyLedger, events: EventLog, now_s: float, *, complete: bool, bins: OnsetBins
+    ) -> None:
         """Nothing: the day is in the ledger already."""
 
 

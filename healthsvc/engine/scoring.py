@@ -24,7 +24,7 @@ from healthsvc.fleet import (
 )
 from healthsvc.forecasters import Prior, shipped_domain_forecasters, shipped_forecasters
 from healthsvc.forecasters.base import DomainForecaster, Forecaster, observed, reads_events
-from healthsvc.incidents import update_incidents
+from healthsvc.incidents import IncidentPolicy, update_incidents
 from healthsvc.risk import fuse
 
 State = Mapping[str, Arrays]
@@ -53,14 +53,14 @@ class _Kept:
 class Scorer:
     """The forecasters in service with what they need to become a report. Keeps only the last hour's slow forecasts.
 
-    domain_p_2h: of each domain forecaster, P(at least 3 members, 2 h) from which an incident is predicted. Raises
-    ValueError if two forecasters speak for one failure class, since a report has one forecast a class.
+    incidents: of each domain forecaster, from when on what it says is an incident. Raises ValueError if two forecasters
+    speak for one failure class, since a report has one forecast a class.
     """
 
     forecasters: tuple[Forecaster, ...]
     domain_forecasters: tuple[DomainForecaster, ...]
     priors: Mapping[str, ClassPrior]
-    domain_p_2h: Mapping[str, float]
+    incidents: Mapping[str, IncidentPolicy]
     calibration: Calibration = field(default_factory=Calibration)
     refresh_s: float = HOUR_S  # how often the daily-state forecasters speak without a new event
     _kept: dict[str, _Kept] = field(default_factory=dict, init=False, repr=False)
@@ -96,7 +96,7 @@ class Scorer:
         incidents: tuple[Incident, ...] = previous.report.incidents if previous else standing
         for name, domain in domains.items():
             hot, _ = throttling_now(history)
-            incidents = update_incidents(incidents, history, domain, hot, self.domain_p_2h[name])
+            incidents = update_incidents(incidents, history, domain, hot, self.incidents[name])
         before = None if previous is None else _carried(previous, history)
         told = tuple(domains.values())
         priors = self._at_site(state)
@@ -132,8 +132,8 @@ def make_scorer(documents: Mapping[str, Prior], priors: Mapping[str, ClassPrior]
     site's own thresholds where it has any. Raises KeyError naming what a document lacks.
     """
     domain_forecasters = shipped_domain_forecasters(documents)
-    domain_p_2h = {f.name: documents[f.name]["thresholds"]["domain_p_2h"] for f in domain_forecasters}
-    return Scorer(shipped_forecasters(documents), domain_forecasters, priors, domain_p_2h)
+    incidents = {f.name: IncidentPolicy.of(documents[f.name]["thresholds"]) for f in domain_forecasters}
+    return Scorer(shipped_forecasters(documents), domain_forecasters, priors, incidents)
 
 
 def _carried(previous: Snapshot, history: FleetHistory) -> NDArray[np.int8]:

@@ -26,7 +26,7 @@ from healthsvc.evaluation.origins import NOT_CROSS_VALIDATED, Fold
 from healthsvc.evaluation.thresholds import Threshold
 from healthsvc.features.daily import definitions
 from healthsvc.features.facts import DOMAIN_LAYERS
-from healthsvc.fleet import DailyLedger, EventLog, GpuId, Placement, build_topology
+from healthsvc.fleet import DailyLedger, EventLog, GpuId, OnsetBins, Placement, build_topology
 from healthsvc.store import Ledger
 from healthsvc.telemetry.read_ahead import ReadAhead
 
@@ -61,6 +61,9 @@ class _DaysOfSome:
 
     def events_of(self, gpus: tuple[GpuId, ...], first_day: int, last_day: int) -> EventLog:
         return self.whole.events_of(gpus, first_day, last_day)
+
+    def onset_bins(self, gpus: tuple[GpuId, ...], first_day: int, last_day: int) -> tuple[OnsetBins, ...]:
+        return self.whole.onset_bins(gpus, first_day, last_day)
 
     def partial_days(self, first_day: int, last_day: int) -> frozenset[int]:
         return self.whole.partial_days(first_day, last_day)

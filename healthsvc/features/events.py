@@ -6,14 +6,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from healthsvc.features.medians import group_count
-from healthsvc.features.windows import preferred, thermal_throttle_seconds
+from healthsvc.features.throttling import ONSET_BIN_S as ONSET_BIN_S  # for its readers
+from healthsvc.features.throttling import ONSET_DOSE as ONSET_DOSE
+from healthsvc.features.throttling import Episodes, ThrottleKind, throttle_episodes
+from healthsvc.features.windows import preferred
 from healthsvc.fleet import LIVENESS, EventKind, EventLog, FleetWindow, Floats, Signal
 
 LEAD_IN_S = 2400.0  # a throttle onset needs 30 min without one before it, in 5 min bins
-ONSET_BIN_S = 300.0
-ONSET_DOSE = 0.01  # share of the bin
-CLEAR_BINS = 6
-ONSETS = (EventKind.THERMAL_THROTTLE, EventKind.HARDWARE_THROTTLE, EventKind.POWER_BRAKE)
+ONSETS = {
+    EventKind.THERMAL_THROTTLE: ThrottleKind.THERMAL,
+    EventKind.HARDWARE_THROTTLE: ThrottleKind.HARDWARE_THERMAL,
+    EventKind.POWER_BRAKE: ThrottleKind.POWER_BRAKE,
+}
 LOST_COLUMNS = 3  # missed samples before a GPU counts as gone; one or two are a slow scrape
 LEAST_LOST_S = 180.0
 
@@ -33,9 +37,7 @@ def detect_events(window: FleetWindow, node: NDArray[np.int32], since_s: float) 
         _counted(window, window.get(Signal.DRIVER_RELOADS), EventKind.DRIVER_RELOAD),
         _raised(window, Signal.REMAP_FAILURE, EventKind.REMAP_FAILURE),
         _raised(window, Signal.REMAP_PENDING, EventKind.REMAP_PENDING),
-        _onsets(window, thermal_throttle_seconds(window), EventKind.THERMAL_THROTTLE),
-        _onsets(window, window.get(Signal.HARDWARE_THERMAL_THROTTLE), EventKind.HARDWARE_THROTTLE),
-        _onsets(window, window.get(Signal.POWER_BRAKE_THROTTLE), EventKind.POWER_BRAKE),
+        *(_onsets(throttle_episodes(window, reason), kind) for kind, reason in ONSETS.items()),
         _absences(window, node),
     ]
     log = EventLog()
@@ -49,7 +51,7 @@ def begun_in(log: EventLog, since_s: float, until_s: float = np.inf) -> EventLog
 
     An onset of throttling stands at the beginning of its bin, before the first sample of it: the bin begins there.
     """
-    at_s = log.start_s + np.where(np.isin(log.kind, ONSETS), 1.0, 0.0)
+    at_s = log.start_s + np.where(np.isin(log.kind, list(ONSETS)), 1.0, 0.0)
     return log.where((at_s > since_s) & (at_s <= until_s))
 
 
@@ -111,29 +113,16 @@ def _raised(window: FleetWindow, signal: Signal, kind: EventKind) -> EventLog:
     return _points(window, up, kind, flags)
 
 
-def _onsets(window: FleetWindow, throttled_s: Floats, kind: EventKind) -> EventLog:
-    """Throttling that begins in a 5-minute bin after 30 clear minutes; value: the bin's dose. Flapping is one event."""
-    rows = np.flatnonzero((throttled_s > 0).any(axis=1))
-    if not len(rows):
-        return EventLog()
-    throttled_s = throttled_s[rows]
-    bin_of = np.ceil(window.times_s / ONSET_BIN_S).astype(np.int64)
-    bins, starts = np.unique(bin_of, return_index=True)
-    seconds = np.where(np.isnan(throttled_s), 0.0, throttled_s)
-    dose = np.add.reduceat(seconds, starts, axis=1) / ONSET_BIN_S
-    active = dose > ONSET_DOSE
-    counts = np.cumsum(np.concatenate([np.zeros((len(active), 1)), active], axis=1), axis=1)
-    position = np.arange(len(bins))
-    recent = counts[:, position] - counts[:, np.maximum(position - CLEAR_BINS, 0)]
-    row, column = np.nonzero(active & (recent == 0))
-    start = (bins[column] - 1).astype(np.float64) * ONSET_BIN_S
-    return EventLog(
-        rows[row].astype(np.int32),
-        start,
-        start + ONSET_BIN_S,
-        np.full(len(row), kind, np.int16),
-        np.minimum(dose[row, column], 1.0),
+def _onsets(episodes: Episodes, kind: EventKind) -> EventLog:
+    """Where throttling begins, as long as its first five minutes; value: their dose. Flapping is one event."""
+    log = EventLog(
+        episodes.row,
+        episodes.start_s,
+        episodes.start_s + ONSET_BIN_S,
+        np.full(len(episodes), kind, np.int16),
+        episodes.first_dose_ratio,
     )
+    return log.where(np.argsort(log.start_s, kind="stable"))
 
 
 def absent_columns(window: FleetWindow) -> int:

@@ -2,8 +2,7 @@
 
 A rise of one GPU stands out against its node. What all GPUs of a node share, or all nodes of a loop, cancels in that
 ratio: it is measured here level by level, so that together they miss only what the whole fleet shares. From the ledger
-thermal_trend does so once a day. From the last quarter of an hour (`place_findings`) in this version only the study of
-its card does: incidents do not read it yet.
+thermal_trend does so once a day, from the last quarter of an hour (`place_findings`) incidents do.
 """
 
 from dataclasses import dataclass
@@ -11,8 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from healthsvc.features.daily import FLOOR_CORRECTION_CELSIUS, POWER_FLOOR, STEADY_RANGE
+from healthsvc.features.daily import ASSUMED_INLET_CELSIUS, FLOOR_CORRECTION_CELSIUS, POWER_FLOOR, STEADY_RANGE
 from healthsvc.features.medians import group_count, group_median, nan_max, nan_mean, nan_median
+from healthsvc.features.windows import inlet_by_gpu
 from healthsvc.fleet import DailyLedger, FleetHistory, FleetWindow, Floats, Signal, Topology
 from healthsvc.fleet.causes import ThermalCause
 
@@ -86,22 +86,33 @@ class Shifts:
     loop: Numbers
 
 
-def split_shifts(excess: Numbers, topology: Topology) -> Shifts:
+def split_shifts(excess: Numbers, topology: Topology, loop_layer: str = "cooling_loop") -> Shifts:
     """excess: log R above each GPU's own normal [gpu]. Medians, so less than half of the members cannot feign a fault.
 
     Blind to what the whole fleet shares, which is in `loop`, and to which of two loops is the odd one.
     """
     gpus = len(excess)
-    node, loop = topology.group("node", gpus), topology.group("cooling_loop", gpus)
+    node, loop = topology.group("node", gpus), topology.group(loop_layer, gpus)
     by_node = group_median(excess[:, None], node, at_least=PEERS)[:, 0]
-    first = np.full(gpus, np.nan)  # one voice a node, or a large node would outvote the others
-    _, leaders = np.unique(node, return_index=True)
-    first[leaders] = by_node[leaders]
-    by_loop = group_median(first[:, None], loop, at_least=NODES)[:, 0]
+    by_loop = group_median(_one_voice_a_node(by_node, node)[:, None], loop, at_least=NODES)[:, 0]
     shared = np.where(np.isnan(by_node), 0.0, by_node)
     common = np.where(np.isnan(by_loop), 0.0, by_loop)
     of_node = np.where(np.isnan(by_node), 0.0, shared - common)
     return Shifts(excess - common - of_node, of_node, common)
+
+
+def widest_cooled(topology: Topology) -> str:
+    """The layer whose places are cooled together: cooling_loop where any is known, else rack."""
+    loops = topology.groups.get("cooling_loop")
+    return "cooling_loop" if loops is not None and (loops >= 0).any() else "rack"
+
+
+def _one_voice_a_node(by_node: Floats, node: NDArray[np.int32]) -> Numbers:
+    """by_node [gpu] at the first GPU of each node, NaN at the others: or a large node would outvote the rest."""
+    first = np.full(len(node), np.nan)
+    _, leaders = np.unique(node, return_index=True)
+    first[leaders] = by_node[leaders]
+    return first
 
 
 def settled_log_resistance(window: FleetWindow, inlet: Floats) -> Numbers:
@@ -136,19 +147,59 @@ class PlaceFindings:
     cause: NDArray[np.int8]
 
 
-def place_findings(history: FleetHistory, inlet: Floats) -> PlaceFindings:
-    """Node- and loop-level resistance now against the ledger's last two weeks; inlet [gpu, time] of `recent`.
+def place_findings(history: FleetHistory, inlet: Floats, ago_s: float = 0.0) -> PlaceFindings:
+    """Node- and loop-level resistance against the ledger's last two weeks; inlet [gpu, time] of `recent`.
 
-    Blind until a quarter of an hour of steady load has passed, and to a fault that was there for two weeks.
+    ago_s: as it would have been found so long ago. Where no loop is known, racks stand in for loops. Where no inlet is
+    measured, a warm room looks like resistance: such GPUs never speak for their loop, and for their node only while at
+    least three nodes of the loop are observed and the loop as a whole stands still. Blind until a quarter of an hour
+    of steady load has passed, to a fault that was there for two weeks, and to GPUs whose inlet sensor has come or gone.
     """
+    normal, warm, was_measured = history.once("normal_resistance", _normal)
+    until = max(len(history.recent.times_s) - round(ago_s / history.recent.step_s), 0)
+    window, inlet = history.recent.columns(slice(None, until)), inlet[:, :until]
+    blind = np.asarray(np.isnan(inlet).all(axis=1), bool)
+    believed = np.where(blind[:, None], np.float32(ASSUMED_INLET_CELSIUS), inlet) if blind.any() else inlet
+    # The ledger's resistance is of another inlet, an assumed one, where the sensor was not there.
+    unlike = np.where(blind, was_measured > 0.5, was_measured < 0.5)
+    excess = np.where(unlike, np.nan, settled_log_resistance(window, believed) - normal)
+    shifts = split_shifts(excess, history.topology, widest_cooled(history.topology))
+    rise = nan_median(inlet[:, -max(round(SETTLED_S / window.step_s), 1) :]).astype(np.float64) - warm
+    told = _measured(shifts, blind, excess, history.topology) if blind.any() else shifts
+    return PlaceFindings(shifts, rise, attribute(told, rise))
+
+
+def findings_of(history: FleetHistory) -> PlaceFindings:
+    """place_findings of this moment with the inlet as it is measured, worked out once a history."""
+    return history.once("place_findings", lambda now: place_findings(now, measured_inlet(now)))
+
+
+def measured_inlet(history: FleetHistory) -> Floats:
+    """The measured inlet of each GPU over `recent` [gpu, time], NaN where there is none; once a history."""
+    return history.once(
+        "measured_inlet",
+        lambda now: inlet_by_gpu(now.environment, now.topology, now.gpus, len(now.recent.times_s)),
+    )
+
+
+def _normal(history: FleetHistory) -> tuple[Numbers, Numbers, Numbers]:
+    """Medians over the ledger's last two finished weeks, each [gpu]: log R, warm inlet, share of it measured."""
     daily = history.daily
     finished = slice(None, -1) if daily.unfinished else slice(None)
-    normal = nan_median(daily.get("gpu_log_resistance")[:, finished][:, -NORMAL_DAYS:]).astype(np.float64)
-    warm = nan_median(daily.get("inlet_q95_celsius")[:, finished][:, -NORMAL_DAYS:]).astype(np.float64)
-    now = settled_log_resistance(history.recent, inlet)
-    shifts = split_shifts(now - normal, history.topology)
-    rise = nan_median(inlet[:, -max(round(SETTLED_S / history.recent.step_s), 1) :]).astype(np.float64) - warm
-    return PlaceFindings(shifts, rise, attribute(shifts, rise))
+
+    def median(name: str) -> Numbers:
+        return nan_median(daily.get(name)[:, finished][:, -NORMAL_DAYS:]).astype(np.float64)
+
+    return median("gpu_log_resistance"), median("inlet_q95_celsius"), median("inlet_measured_ratio")
+
+
+def _measured(shifts: Shifts, blind: NDArray[np.bool_], excess: Numbers, topology: Topology) -> Shifts:
+    """The shifts without what GPUs that are blind to their inlet [gpu] cannot tell from a warm room."""
+    node, loop = topology.group("node", len(blind)), topology.group(widest_cooled(topology), len(blind))
+    observed = group_count(~np.isnan(excess), node) >= PEERS
+    nodes = group_count(~np.isnan(_one_voice_a_node(np.where(observed, 0.0, np.nan), node)), loop)
+    still = (nodes > NODES) & (np.abs(shifts.loop) < CLEAR_SHIFT)
+    return Shifts(shifts.gpu, np.where(blind & ~still, 0.0, shifts.node), np.where(blind, 0.0, shifts.loop))
 
 
 def attribute(

@@ -1,13 +1,14 @@
 """Ten-minute summaries: what a window of raw columns leaves behind, small enough to keep a whole day of."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from healthsvc.features.medians import nan_last, nan_max, nan_mean, nan_median, nan_sum
+from healthsvc.features.throttling import thermal_throttle_seconds as thermal_throttle_seconds  # for its readers
 from healthsvc.fleet import (
     LIVENESS,
     FleetWindow,
@@ -61,22 +62,39 @@ def inlet_by_gpu(
     found: Floats = np.full((len(gpus), columns), np.nan, np.float32)
     for signal in (Signal.INLET, Signal.COOLANT_SUPPLY):  # the later one wins
         series = environment.get(signal)
-        if series is None:
-            continue
-        number = {name: row for row, name in enumerate(series.names)}
-        names = topology.names.get(series.layer, ())
-        place = np.array([number.get(name, -1) for name in names] + [-1], np.intp)
-        rows = place[topology.group(series.layer, len(gpus))]
-        values = align_rows(series.values, rows)
-        found = np.where(np.isnan(values), found, values)
+        if series is not None:
+            values = _of_places(series, topology, len(gpus))
+            found = np.where(np.isnan(values), found, values)
     return found
 
 
-def summarise(window: FleetWindow, inlet: Floats) -> Summaries:
+def flow_by_gpu(
+    environment: Mapping[Signal, PlaceSeries], topology: Topology, gpus: Sequence[GpuId], columns: int
+) -> Floats:
+    """Coolant flow of each GPU's loop over its rated flow [gpu, time]; NaN where one of the two has no sample."""
+    flow, rated = environment.get(Signal.COOLANT_FLOW), environment.get(Signal.RATED_COOLANT_FLOW)
+    if flow is None or rated is None or rated.layer != flow.layer:
+        return np.broadcast_to(np.float32(np.nan), (len(gpus), columns))
+    ratio = flow.values / align_rows(rated.values, _rows_named(rated.names, flow.names))
+    return _of_places(replace(flow, values=ratio), topology, len(gpus))
+
+
+def _of_places(series: PlaceSeries, topology: Topology, gpus: int) -> Floats:
+    """What the series says of each GPU's place [gpu, time]; NaN where it has none, or its place has no series."""
+    rows = np.append(_rows_named(series.names, topology.names.get(series.layer, ())), -1)
+    return align_rows(series.values, rows[topology.group(series.layer, gpus)])
+
+
+def _rows_named(names: Sequence[str], wanted: Sequence[str]) -> NDArray[np.intp]:
+    """The row of each of `wanted` among `names`, -1 where it is not one of them."""
+    number = {name: row for row, name in enumerate(names)}
+    return np.array([number.get(name, -1) for name in wanted], np.intp)
+
+
+def summarise(window: FleetWindow, inlet: Floats, flow: Floats | None = None) -> Summaries:
     """One summary a whole ten-minute window that `window` covers; a part of one at either end is left out.
 
-    inlet: [gpu, time] as `inlet_by_gpu` gives it. The mean power is the energy counter's where there is one: exact
-    over the interval, whereas the power gauge is one sample of it (NVML, total energy since driver load).
+    inlet: [gpu, time] as `inlet_by_gpu` gives it; flow: likewise of `flow_by_gpu`, None where it is not measured.
     """
     width = round(WINDOW_S / window.step_s)
     ends = np.unique(np.floor(window.times_s / WINDOW_S) * WINDOW_S)
@@ -92,18 +110,16 @@ def summarise(window: FleetWindow, inlet: Floats) -> Summaries:
     def of(signal: Signal) -> Floats:
         return cut(window.get(signal))
 
-    power, steps = of(Signal.POWER), covered_steps(window.get(Signal.ENERGY))
-    steps = np.where(steps > width, 0, steps)  # after a longer gap: part of it is not seen, or the counter began anew
-    energy = np.where(cut(steps) > 0, of(Signal.ENERGY), np.nan)
-    from_energy = nan_sum(energy) / (cut(steps).sum(axis=-1).clip(1) * window.step_s)
-    mean_power = np.where(from_energy > 0, from_energy, nan_mean(power))
+    power = of(Signal.POWER)
     throttle = thermal_throttle_seconds(window)
+    flow = np.broadcast_to(np.float32(np.nan), inlet.shape) if flow is None else flow
     columns: dict[str, Floats] = {
         "samples": np.sum(cut(window.alive(LIVENESS)), axis=-1).astype(np.float32),
         "gpu_temperature_celsius": nan_mean(of(Signal.GPU_TEMPERATURE)),
         "memory_temperature_celsius": nan_mean(of(Signal.MEMORY_TEMPERATURE)),
         "inlet_celsius": nan_mean(cut(inlet)),
-        "power_watts": mean_power,
+        "flow_ratio": nan_mean(cut(flow)),
+        "power_watts": mean_power(window, cut),
         "power_range_watts": nan_max(power) + nan_max(-power),
         "power_limit_watts": nan_last(of(Signal.POWER_LIMIT)),
         "gpu_max_operating_limit_celsius": max_operating_limit(
@@ -126,6 +142,22 @@ def summarise(window: FleetWindow, inlet: Floats) -> Summaries:
     return Summaries(
         window.gpus, ends, {k: v.astype(np.float64 if k in counts else np.float32) for k, v in columns.items()}
     )
+
+
+def mean_power(window: FleetWindow, cut: Callable[[NDArray[Any]], NDArray[Any]]) -> Floats:
+    """Mean power of each ten minutes [gpu, ten minutes]; `cut` lays [gpu, time] out as [gpu, ten minutes, step].
+
+    The energy counter's where there is one: exact over the interval, whereas the power gauge is one sample of it
+    (NVML, total energy since driver load).
+    """
+    power, energy = cut(window.get(Signal.POWER)), cut(window.get(Signal.ENERGY))
+    steps = cut(covered_steps(window.get(Signal.ENERGY)))
+    # After a gap that is longer than these ten minutes: part of it is not seen, or the counter began anew.
+    steps = np.where(steps > power.shape[-1], 0, steps)
+    used = nan_sum(np.where(steps > 0, energy, np.nan))
+    from_energy = used / (steps.sum(axis=-1).clip(1) * window.step_s)
+    mean: Floats = np.where(from_energy > 0, from_energy, nan_mean(power))
+    return mean
 
 
 def max_operating_limit(reported: Floats, temperature: Floats, margin: Floats) -> Floats:
@@ -158,40 +190,3 @@ def preferred(window: FleetWindow, first: Signal, second: Signal) -> Floats:
     absent = np.all(np.isnan(values), axis=1, keepdims=True)
     chosen: Floats = np.where(~absent, values, window.get(second))
     return chosen
-
-
-def thermal_throttle_seconds(window: FleetWindow, newest: int | None = None) -> Floats:
-    """Seconds throttled by heat in each step [gpu, time]: software plus hardware counters, else the older combined
-    one, else the sampled clock event bits 5 and 6 (blind to what lies between samples). A power cap is not heat.
-
-    newest: only so many columns at the end. Which of the three a GPU has is told by the whole window either way.
-    """
-    columns = slice(None if newest is None else -newest, None)
-    chosen = _split_throttle(window.columns(columns))
-    rows = np.flatnonzero(np.all(np.isnan(chosen), axis=1))  # few, so the rest is worked out for these alone
-    for source in (_split_throttle, _combined_throttle, _sampled_throttle):
-        whole = source(window, rows)
-        has = ~np.all(np.isnan(whole), axis=1)
-        chosen[rows[has]] = whole[has, columns]
-        rows = rows[~has]
-    return np.minimum(chosen, window.step_s)
-
-
-def _split_throttle(window: FleetWindow, rows: NDArray[np.intp] | slice = slice(None)) -> Floats:
-    software = window.get(Signal.SOFTWARE_THERMAL_THROTTLE)[rows]
-    hardware = window.get(Signal.HARDWARE_THERMAL_THROTTLE)[rows]
-    summed: Floats = np.where(np.isnan(software), hardware, software + np.where(np.isnan(hardware), 0, hardware))
-    return summed
-
-
-def _combined_throttle(window: FleetWindow, rows: NDArray[np.intp]) -> Floats:
-    return window.get(Signal.THERMAL_THROTTLE)[rows]
-
-
-def _sampled_throttle(window: FleetWindow, rows: NDArray[np.intp]) -> Floats:
-    """Whole steps in which a sample shows clock event bit 5 or 6."""
-    bits = window.get(Signal.CLOCK_EVENT_REASONS)[rows]
-    known = ~np.isnan(bits)
-    heat = (np.where(known, bits, 0).astype(np.int64) & 0x60) > 0
-    sampled: Floats = np.where(known, heat * window.step_s, np.nan).astype(np.float32)
-    return sampled

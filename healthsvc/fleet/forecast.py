@@ -112,9 +112,18 @@ class Facts:
     lost_s: NDArray[np.float64]
 
 
+# What strikes the members of an incident together: measured coolant flow that fell, air or coolant that came warmer,
+# the airflow of one node, cooling in common that no sensor tells apart, the power brake; "" before anybody knew.
+IncidentKind = Literal["", "flow", "supply", "airflow", "common", "power"]
+
+
 @dataclass(frozen=True)
 class Incident:
-    """One common-cause event on the smallest domain that holds at least 80 % of the affected members."""
+    """One common-cause event on the smallest domain that holds at least 80 % of the affected members.
+
+    onset_s: when it was opened; began_s: when the first sensor or member of it moved, as far as `recent` shows, which
+    may be long before. evidence: in what order sensors and GPUs moved.
+    """
 
     id: str
     layer: str
@@ -127,6 +136,9 @@ class Incident:
     first_mover: str = ""
     cleared_s: float | None = None
     last_true_s: float = 0.0  # when its condition last held; it clears 30 min after that
+    kind: IncidentKind = ""
+    began_s: float | None = None
+    evidence: str = ""
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,14 @@ from typing import Any
 
 from healthsvc.features.recurrence import Kernel
 from healthsvc.features.site import SitePrior
+from healthsvc.fleet import ONSET_COVARIATES
 from healthsvc.forecasters.base import DomainForecaster, Forecaster
 from healthsvc.forecasters.device_loss import DeviceLoss
 from healthsvc.forecasters.ecc_growth import EccGrowth
 from healthsvc.forecasters.thermal.path import PathSpec
 from healthsvc.forecasters.thermal_trend import ThermalTrend
+from healthsvc.forecasters.throttling.joint import JointPrior
+from healthsvc.forecasters.throttling.onset_model import Believed, OnsetPrior
 from healthsvc.forecasters.throttling_cascade import ThrottlingCascade
 
 Prior = Mapping[str, Any]  # a models/<name>/prior.json
@@ -51,7 +54,13 @@ def shipped_domain_forecasters(priors: Mapping[str, Prior]) -> tuple[DomainForec
         ThrottlingCascade(
             base_onsets_per_gpu_year=cascade["rates"]["onsets_per_gpu_year"],
             prior_gpu_years=cascade["rates"]["gpu_years"],
-            neighbour_effect=cascade["neighbours"]["effect"],
+            goes_on=cascade["going_on"]["exponent"],
+            joint=JointPrior(
+                cascade["joint"]["events_per_domain_year"],
+                cascade["joint"]["domain_years"],
+                cascade["joint"]["own_years"],
+            ),
+            onsets=_onsets(cascade["onsets"]),
         ),
     )
 
@@ -86,3 +95,12 @@ def _site(numbers: Mapping[str, Any]) -> SitePrior:
 
 def _kernel(numbers: Mapping[str, Any]) -> Kernel:
     return Kernel(tuple(numbers["scales_days"]), tuple(numbers["weights"]), numbers["frailty"])
+
+
+def _onsets(numbers: Mapping[str, Any]) -> OnsetPrior:
+    """Raises KeyError naming a covariate that the document lacks."""
+    effects = {
+        name: Believed(*(float(numbers["effects"][name][part]) for part in ("mean", "sd", "at")))
+        for name in ONSET_COVARIATES
+    }
+    return OnsetPrior(numbers["onsets_per_gpu_year"], effects, numbers["place_sd"], int(numbers["least_onsets"]))

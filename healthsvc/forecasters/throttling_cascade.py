@@ -1,20 +1,21 @@
-"""throttling_cascade: how likely is it that several GPUs of a node, rack, loop or feed throttle together?
+"""throttling_cascade: how likely is it that several GPUs of a node, rack, loop, row, feed or job throttle together?
 
-Plainest form: each member starts to throttle at its shrunk rate, raised by the neighbours of its domain that throttle
-already; the domain's count is Poisson-binomial. A performance probability: it never enters a GPU's risk.
+Three things drive a domain. A cooling path that is failing right now carries its members to their limits (heat_path);
+a GPU begins by itself, by margin, load, inlet and throttling neighbours (onset_model); and common causes strike that
+nothing announces, as often as they have (joint). Domains at risk are simulated for two hours; a day ahead only the
+rates speak. A performance probability: it never enters a GPU's risk.
 
-Blind to: what drives the neighbours. Heat and contagion look alike here, and no claim of contagion is made.
+Blind to a cause that strikes within minutes (a burst pipe is detected, not foreseen), and to loads to come.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from healthsvc.features.counts import fit_gamma
-from healthsvc.features.facts import DOMAIN_LAYERS, throttling_now
-from healthsvc.features.medians import group_rows
+from healthsvc.features.domains import DomainTable, domains_of
 from healthsvc.fleet import (
     DAY_S,
     HOUR_S,
@@ -24,30 +25,53 @@ from healthsvc.fleet import (
     DomainForecast,
     EventKind,
     FleetHistory,
+    OnsetBins,
     Signal,
 )
 from healthsvc.forecasters.base import aligned, device_ids
+from healthsvc.forecasters.throttling.assembly import assembled
+from healthsvc.forecasters.throttling.counting import at_least, either
+from healthsvc.forecasters.throttling.futures import DomainFutures
+from healthsvc.forecasters.throttling.joint import JointPrior, joint_rates, rates_of
+from healthsvc.forecasters.throttling.onset_model import OnsetModel, OnsetPrior, fit_onsets
+from healthsvc.forecasters.throttling.outlook import Outlook, outlook
+from healthsvc.forecasters.throttling.reach import reached
 
+Numbers = NDArray[np.float64]
 HORIZONS_S = (1800.0, 7200.0, 86_400.0)
+THREE, TWO_HOURS, DAY = LEAST_MEMBERS - 1, 1, 2  # positions in probability_at_least_k
+RISK_FLOOR = 0.005  # P(at least 3 members, 2 h) below which the closed form will do
+MOST_SIMULATED = 200  # domains a cycle, those with most members within reach first
 
 
 @dataclass(frozen=True)
 class ThrottlingCascade:
-    """See the module. neighbour_effect: log hazard a log(1 + neighbours throttling), assumed until fitted."""
+    """See the module. goes_on: the exponent of how long a failing lasts once it has begun, see simulation."""
 
     name: ClassVar[str] = "throttling_cascade"
     failure_class: ClassVar[str] = "throttling"
     requires: ClassVar[tuple[frozenset[Signal], ...]] = (
         frozenset({*THERMAL_THROTTLE_SOURCES, Signal.CLOCK_EVENT_REASONS}),
     )
-    uses: ClassVar[frozenset[Signal]] = frozenset()
+    uses: ClassVar[frozenset[Signal]] = frozenset(
+        {
+            Signal.GPU_TEMPERATURE,
+            Signal.POWER,
+            Signal.ENERGY,
+            Signal.POWER_LIMIT,
+            Signal.GPU_MAX_OPERATING_LIMIT,
+            Signal.GPU_TEMPERATURE_MARGIN,
+        }
+    )
 
     base_onsets_per_gpu_year: float
     prior_gpu_years: float
-    neighbour_effect: float
+    goes_on: float
+    joint: JointPrior
+    onsets: OnsetPrior
 
     def fit(self, history: FleetHistory) -> Arrays:
-        """Onset rate of each GPU per day, shrunk to the fleet's."""
+        """Onset rate of each GPU per day, shrunk to the fleet's; events of each domain per day; the onset model."""
         gpus = len(history.gpus)
         onsets = history.events.known_at(history.now_s).of(EventKind.THERMAL_THROTTLE)
         counts = np.bincount(onsets.row, minlength=gpus).astype(np.float64)
@@ -57,63 +81,68 @@ class ThrottlingCascade:
             np.append(counts, self.base_onsets_per_gpu_year * self.prior_gpu_years),
             np.append(exposure_days, prior_days),
         )
-        rate = (prior.a + counts) / (prior.b + exposure_days)
-        return {
+        tables = domains_of(history)
+        state: dict[str, NDArray[Any]] = {
             "device_id": device_ids(history.gpus),
-            "onset_rate_per_day": rate,
+            "onset_rate_per_day": (prior.a + counts) / (prior.b + exposure_days),
             "fleet_onset_rate_per_day": np.array(prior.a / prior.b),
+            **joint_rates(tables, onsets, float(exposure_days.max(initial=0.0)), self.joint),
         }
+        model = fit_onsets(OnsetBins.joined(history.onset_bins), history.topology, gpus, self.onsets)
+        return state | dict(model.to_arrays())
 
     def forecast(self, state: Arrays, history: FleetHistory) -> DomainForecast:
         """P(at least k members throttle), members that throttle now counting as certain. [domain, k, horizon]"""
-        gpus = history.gpus
-        rate = aligned(state, "onset_rate_per_day", gpus, float(state["fleet_onset_rate_per_day"])).astype(np.float64)
-        hot, seen = throttling_now(history)
-        domains: list[tuple[str, str]] = []
-        members: list[NDArray[np.int32]] = []
-        chances, counts, lost_hours = [], [], []
-        for layer in DOMAIN_LAYERS:
-            table = group_rows(history.topology.group(layer, len(gpus)))
-            if not table.size:
-                continue
-            inside = (table >= 0) & seen[table]
-            big = inside.sum(axis=1) >= LEAST_MEMBERS
-            table, inside = table[big], inside[big]
-            count = (hot[table] & inside).sum(axis=1)
-            raised = rate[table] / DAY_S * np.exp(self.neighbour_effect * np.log1p(count))[:, None]
-            at_risk = inside & ~hot[table]
-            for_horizons = np.stack([at_risk * -np.expm1(-raised * h) for h in HORIZONS_S], axis=2)
-            chances.append(at_least(for_horizons, count))
-            counts.append(count)
-            # Who begins within the horizon begins anywhere in it alike, so half of it is lost on average.
-            lost_hours.append((count + for_horizons[:, :, 1].sum(axis=1) / 2) * HORIZONS_S[1] / HOUR_S)
-            names = history.topology.names[layer]
-            domains += [(layer, names[i]) for i in np.flatnonzero(big)]
-            members += [row[keep].astype(np.int32) for row, keep in zip(table, inside, strict=True)]
-        empty = np.zeros((0, LEAST_MEMBERS, len(HORIZONS_S)))
-        return DomainForecast(
-            tuple(domains),
-            HORIZONS_S,
-            np.concatenate([empty, *chances]).astype(np.float32),
-            np.concatenate([np.zeros(0), *lost_hours]).astype(np.float32),
-            np.concatenate([np.zeros(0, np.int32), *counts]).astype(np.int32),
-            tuple(members),
-        )
+        model = OnsetModel.from_arrays(state)
+        fleet_rate = float(state["fleet_onset_rate_per_day"])
+        rate = aligned(state, "onset_rate_per_day", history.gpus, fleet_rate).astype(np.float64)
+        now = outlook(history, model, rate, HORIZONS_S)
+        tables = [_observed(table, now.seen) for table in domains_of(history)]
+        rows = [table.table for table in tables]
+        joint = [rates_of(state, table.layer, table.names, self.joint) for table in tables]
+        chances = [self._closed_form(now, each, together) for each, together in zip(rows, joint, strict=True)]
+        lost_h = [_lost_hours(now, each) for each in rows]
+        futures = DomainFutures(now, model, history, HORIZONS_S[:DAY], self.goes_on)
+        for layer, domain in _most_at_risk(chances, rows, now):
+            future = futures.of(rows[layer][domain], tables[layer].names[domain])
+            soon = either(future.at_least, -np.expm1(-joint[layer][domain] * np.array(HORIZONS_S[:DAY]) / DAY_S))
+            chances[layer][domain, :, :DAY] = soon
+            chances[layer][domain, :, DAY] = np.maximum(chances[layer][domain, :, DAY], soon[:, -1])
+            lost_h[layer][domain] = future.throttled_h
+        return assembled(history, HORIZONS_S, tables, chances, lost_h, now, self.joint, model.neighbour_effects())
+
+    def _closed_form(self, now: Outlook, rows: NDArray[np.intp], joint_per_day: Numbers) -> Numbers:
+        """[domain, k, horizon]: by themselves, by what is failing, or by what strikes them together."""
+        member = rows >= 0
+        count = (now.hot[rows] & member).sum(axis=1)
+        alone = at_least(now.chance[rows] * member[:, :, None], count)
+        carried = reached(rows, now.hot, now.path, now.needed_s, HORIZONS_S, self.goes_on)
+        together = -np.expm1(-joint_per_day[:, None] * np.array(HORIZONS_S) / DAY_S)[:, None, :]
+        return either(either(alone, carried), together)
 
 
-def at_least(p: NDArray[np.float64], certain: NDArray[np.int64]) -> NDArray[np.float64]:
-    """P(count >= k) for k = 1..3 [domain, k, horizon] from independent chances p [domain, member, horizon] on top of
-    `certain` members [domain]. Exact Poisson-binomial: only P(0), P(1), P(2) are needed.
-    """
-    none = np.zeros_like(p[:, 0])
-    exactly = [np.ones_like(none), none.copy(), none.copy()]
-    for member in range(p.shape[1]):  # over members of the largest domain, not over GPUs
-        q = p[:, member]
-        exactly = [
-            exactly[0] * (1 - q),
-            exactly[1] * (1 - q) + exactly[0] * q,
-            exactly[2] * (1 - q) + exactly[1] * q,
-        ]
-    below = np.cumsum(np.stack([none, *exactly], axis=1), axis=1)  # P(more than certain by fewer than j), j = 0..3
-    needed = np.clip(np.arange(1, LEAST_MEMBERS + 1)[None, :] - certain[:, None], 0, LEAST_MEMBERS)
-    return np.clip(1.0 - np.take_along_axis(below, needed[:, :, None], axis=1), 0.0, 1.0)
+def _observed(table: DomainTable, seen: NDArray[np.bool_]) -> DomainTable:
+    """Those domains of which at least three members are observed, with these members."""
+    inside = (table.table >= 0) & seen[table.table]
+    big = inside.sum(axis=1) >= LEAST_MEMBERS
+    names = tuple(name for name, keep in zip(table.names, big.tolist(), strict=True) if keep)
+    return DomainTable(table.layer, names, np.where(inside, table.table, -1)[big], table.inferred)
+
+
+def _most_at_risk(chances: list[Numbers], rows: list[NDArray[np.intp]], now: Outlook) -> list[tuple[int, int]]:
+    """(table, domain) of the domains to simulate."""
+    near = np.isfinite(now.needed_s) | now.hot
+    found = [
+        (-int((near[rows[layer][domain]] & (rows[layer][domain] >= 0)).sum()), layer, domain)
+        for layer in range(len(rows))
+        for domain in np.flatnonzero(chances[layer][:, THREE, TWO_HOURS] >= RISK_FLOOR).tolist()
+    ]
+    return [(layer, domain) for _, layer, domain in sorted(found)[:MOST_SIMULATED]]
+
+
+def _lost_hours(now: Outlook, rows: NDArray[np.intp]) -> Numbers:
+    """Who begins within the horizon begins anywhere in it alike, so half of it is lost on average."""
+    member = rows >= 0
+    whole = (now.hot[rows] & member).sum(axis=1)
+    begun = (now.chance[rows, TWO_HOURS] * member).sum(axis=1)
+    return np.asarray((whole + begun / 2) * HORIZONS_S[TWO_HOURS] / HOUR_S, np.float64)

@@ -3,18 +3,34 @@
 Built from joined strings with cached label prefixes: metric objects for 100,000 GPUs take seconds, this takes tenths.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from healthsvc.fleet import GRADES, LEAST_MEMBERS, QUANTILES, Band, GpuId, RiskReport, Same, Snapshot, Topology
+from healthsvc.fleet import (
+    GRADES,
+    HOUR_S,
+    LEAST_MEMBERS,
+    QUANTILES,
+    Band,
+    DomainForecast,
+    GpuId,
+    RiskReport,
+    Same,
+    Snapshot,
+    Topology,
+)
 from healthsvc.publish.times import horizon_label
 
 Detail = Literal["watch", "all"]
 Lines = Iterable[str]
+Domains = tuple[DomainForecast, NDArray[np.intp]]  # and which of its domains are shown
+SHOWN_FROM = 0.01  # P(at least 3 members throttle) from which a domain has series of its own
+DOMAIN_ALERTS = ("ThrottlingCascadePredicted", "CoolingIncident", "FacilityPowerIncident")
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 HELP = {
@@ -27,6 +43,10 @@ HELP = {
     "healthsvc_gpu_time_to_limit_seconds": "Predictive distribution of the time until the class reaches its limit.",
     "healthsvc_gpu_headroom_celsius": "Limit minus temperature at the sensor.",
     "healthsvc_domain_throttling_probability_ratio": "Probability that 3 or more members of the domain throttle.",
+    "healthsvc_domain_throttling_gpus": "Members of the domain that throttle by heat now.",
+    "healthsvc_domain_expected_lost_gpu_seconds": "GPU time that throttling is expected to cost within 2 h.",
+    "healthsvc_domain_watch": "1 if the domain is worth a look, though no alert.",
+    "healthsvc_incidents": "Open incidents; at watch they have no alert name yet.",
     "healthsvc_fleet_gpus": "GPUs in the band.",
     "healthsvc_fleet_expected_failures": "Expected service events (T2 or worse) of the class: sum over GPUs.",
 }
@@ -53,11 +73,13 @@ def gpu_prefixes(fleet: Same[tuple[GpuId, ...]]) -> tuple[str, ...]:
 def render_fleet(snapshot: Snapshot, detail: Detail = "watch") -> bytes:
     """Every family of `HELP`, each with its HELP and TYPE. A series whose value is NaN is absent.
 
-    detail: the families by class, and headroom, only for GPUs at watch or above, or for all.
+    detail: the families by class, and headroom, only for GPUs at watch or above, those of domains only where there is
+    something to see, or for all.
     """
     report = snapshot.report
     prefixes = gpu_prefixes(Same(report.gpus))
     shown = np.flatnonzero(report.band >= Band.WATCH) if detail == "watch" else np.arange(len(report.gpus))
+    domains = _shown_domains(report, detail)
     families: dict[str, Lines] = {
         "healthsvc_gpu_info": _info_lines(Same(report.gpus), Same(snapshot.history.topology)),
         "healthsvc_gpu_workload_info": _workloads(snapshot, shown),
@@ -67,7 +89,17 @@ def render_fleet(snapshot: Snapshot, detail: Detail = "watch") -> bytes:
         "healthsvc_gpu_failure_probability_ratio": _probabilities(report, prefixes, shown),
         "healthsvc_gpu_time_to_limit_seconds": _times_to_limit(report, prefixes, shown),
         "healthsvc_gpu_headroom_celsius": _headroom(report, prefixes, shown),
-        "healthsvc_domain_throttling_probability_ratio": _domains(report),
+        "healthsvc_domain_throttling_probability_ratio": _domain_chances(domains),
+        "healthsvc_domain_throttling_gpus": _of_domains(
+            "healthsvc_domain_throttling_gpus", domains, lambda forecast: forecast.throttling
+        ),
+        "healthsvc_domain_expected_lost_gpu_seconds": _of_domains(
+            "healthsvc_domain_expected_lost_gpu_seconds",
+            domains,
+            lambda forecast: forecast.expected_lost_gpu_hours * HOUR_S,
+        ),
+        "healthsvc_domain_watch": _of_domains("healthsvc_domain_watch", domains, lambda forecast: forecast.watch),
+        "healthsvc_incidents": _incidents(report),
         "healthsvc_fleet_gpus": _bands(report),
         "healthsvc_fleet_expected_failures": _expected(report),
     }
@@ -155,15 +187,40 @@ def _domain_prefixes(domains: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
     return tuple("{" + label_set(layer=layer, domain=domain) for layer, domain in domains)
 
 
-def _domains(report: RiskReport) -> Iterator[str]:
-    name = "healthsvc_domain_throttling_probability_ratio"
+def _shown_domains(report: RiskReport, detail: Detail) -> list[Domains]:
+    """In detail "watch" those that are at watch, throttle, or may do so within the longest horizon; else all."""
+    found = []
     for forecast in report.domains:
-        chances = forecast.probability_at_least_k[:, LEAST_MEMBERS - 1]
-        suffixes = [f',horizon="{horizon_label(horizon_s)}"}}' for horizon_s in forecast.horizons_s]
-        for prefix, row in zip(_domain_prefixes(forecast.domains), chances.tolist(), strict=True):
-            for suffix, chance in zip(suffixes, row, strict=True):
-                if chance == chance:  # not NaN
-                    yield f"{name}{prefix}{suffix} {chance:.6g}\n"
+        worth = forecast.watch | (forecast.throttling > 0)
+        worth |= forecast.probability_at_least_k[:, LEAST_MEMBERS - 1, -1] >= SHOWN_FROM
+        rows = np.flatnonzero(worth) if detail == "watch" else np.arange(len(worth))
+        found.append((forecast, rows))
+    return found
+
+
+def _domain_chances(domains: Iterable[Domains]) -> Iterator[str]:
+    name = "healthsvc_domain_throttling_probability_ratio"
+    for forecast, rows in domains:
+        for column, horizon_s in enumerate(forecast.horizons_s):
+            suffix = f',horizon="{horizon_label(horizon_s)}"'
+            values = forecast.probability_at_least_k[:, LEAST_MEMBERS - 1, column]
+            yield from _samples(name, _domain_prefixes(forecast.domains), suffix, values, rows)
+
+
+def _of_domains(
+    name: str, domains: Iterable[Domains], values: Callable[[DomainForecast], NDArray[Any]]
+) -> Iterator[str]:
+    for forecast, rows in domains:
+        yield from _samples(name, _domain_prefixes(forecast.domains), "", values(forecast), rows)
+
+
+def _incidents(report: RiskReport) -> Iterator[str]:
+    """Those that alert are counted by name, none as 0, so that an alert on them knows an end from a silence."""
+    count: Counter[tuple[str, str]] = Counter()
+    count.update((each.state, each.alertname) for each in report.incidents if each.state != "cleared")
+    usual = [("watch", ""), ("predicted", DOMAIN_ALERTS[0]), *(("active", name) for name in DOMAIN_ALERTS)]
+    for state, alertname in sorted({*usual, *count}):
+        yield f"healthsvc_incidents{{{label_set(state=state, alertname=alertname)}}} {count[state, alertname]}\n"
 
 
 def _bands(report: RiskReport) -> Iterator[str]:

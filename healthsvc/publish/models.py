@@ -1,6 +1,7 @@
 """What the REST interface answers with. Times are RFC 3339 in UTC; null means unknown, never zero."""
 
-from typing import Literal
+import math
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -8,6 +9,11 @@ BandName = Literal["unknown", "healthy", "watch", "degraded", "critical"]
 ClassName = Literal["thermal", "memory", "device_loss"]
 SortName = Literal["risk", "-risk", "uuid", "-uuid", "hostname", "-hostname", "coverage", "-coverage"]
 ByHorizon = dict[str, float | None]
+
+
+def number(value: Any) -> float | None:
+    """NaN, and anything else that JSON cannot say, is null; at most 6 digits."""
+    return float(f"{value:.6g}") if math.isfinite(value) else None
 
 
 class Answer(BaseModel):
@@ -116,21 +122,6 @@ class GpuDetail(Answer):
     as_of: str
 
 
-class IncidentModel(Answer):
-    """One common-cause event of a domain."""
-
-    id: str
-    layer: str
-    domain: str
-    state: Literal["predicted", "active", "cleared"]
-    alertname: str
-    cause: str
-    onset: str
-    cleared: str | None
-    members: list[str]
-    first_mover: str
-
-
 class StatusModel(Answer):
     """How the service is."""
 
@@ -143,17 +134,6 @@ class StatusModel(Answer):
     backfill_days_total: int | None
     replay_position: str | None = Field(description="data time, when a recording is replayed")
     trained_at: str | None
-
-
-class FleetAnswer(Answer):
-    """The fleet in numbers."""
-
-    gpus: int
-    bands: dict[BandName, int]
-    expected_failures: dict[str, dict[str, float]] = Field(description="service events expected, by class and horizon")
-    incidents: list[IncidentModel]
-    status: StatusModel
-    as_of: str
 
 
 class MetricModel(Answer):

@@ -10,12 +10,13 @@ from fastapi_offline import FastAPIOffline
 
 from healthsvc import __version__
 from healthsvc.publish.board import MISSED_CYCLES, Board
+from healthsvc.publish.domain_models import DomainPage, FleetAnswer, IncidentModel, IncidentPage, StateName
+from healthsvc.publish.domain_views import actions_of
 from healthsvc.publish.exposition import MetricsPage
 from healthsvc.publish.models import (
     AlertsAnswer,
     BandName,
     ClassName,
-    FleetAnswer,
     GpuDetail,
     GpuPage,
     SignalsAnswer,
@@ -138,7 +139,63 @@ def build_app(board: Board, page: MetricsPage, cycle_s: float, clock: Callable[[
 
     @app.get("/api/v1/fleet", tags=["fleet"], summary="The fleet in numbers", responses=problem_responses(503))
     def fleet() -> FleetAnswer:
-        return view().fleet(board.status)
+        return view().fleet(board.status, board.decision.firing)
+
+    @app.get(
+        "/api/v1/domains",
+        tags=["fleet"],
+        summary="Nodes, racks, loops, feeds and jobs, the likeliest to throttle first",
+        responses=problem_responses(503),
+    )
+    def domains(
+        layer: Annotated[str | None, Query(description="only this layer: node, rack, cooling_loop and so on")] = None,
+        min_probability: Annotated[
+            float, Query(ge=0, le=1, description="only where P(at least 3 GPUs throttle within 2 h) is at least this")
+        ] = 0.0,
+        limit: Annotated[int, Query(ge=1, le=MOST_A_PAGE)] = 100,
+        offset: Annotated[int, Query(ge=0)] = 0,
+    ) -> DomainPage:
+        now = view()
+        found = now.domains.select(layer, min_probability)
+        return DomainPage(
+            items=[now.domains.domain(*each) for each in found[offset : offset + limit]],
+            neighbours=now.domains.neighbours(),
+            total=len(found),
+            limit=limit,
+            offset=offset,
+            as_of=now.as_of,
+        )
+
+    @app.get(
+        "/api/v1/incidents",
+        tags=["alerts"],
+        summary="Incidents, open ones first",
+        responses=problem_responses(503),
+    )
+    def incidents(
+        state: Annotated[StateName | None, Query(description="only in this state")] = None,
+        limit: Annotated[int, Query(ge=1, le=MOST_A_PAGE)] = 100,
+        offset: Annotated[int, Query(ge=0)] = 0,
+    ) -> IncidentPage:
+        now = view()
+        found, actions = now.domains.incidents(state), actions_of(board.decision.firing)
+        items = [now.domains.incident(each, actions) for each in found[offset : offset + limit]]
+        return IncidentPage(items=items, total=len(found), limit=limit, offset=offset, as_of=now.as_of)
+
+    @app.get(
+        "/api/v1/incidents/{incident_id:path}",  # names of places are in it, and those may have slashes
+        tags=["alerts"],
+        summary="One incident",
+        responses=problem_responses(404, 503),
+    )
+    def incident(incident_id: str) -> IncidentModel:
+        now = view()
+        found = next((each for each in now.report.incidents if each.id == incident_id), None)
+        if found is None:
+            raise ProblemError(
+                404, f"no incident has the id {incident_id!r}; GET /api/v1/incidents lists those that there are"
+            )
+        return now.domains.incident(found, actions_of(board.decision.firing))
 
     @app.get(
         "/api/v1/signals",

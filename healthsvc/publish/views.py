@@ -9,26 +9,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from healthsvc.alerts import Alert, Held
-from healthsvc.fleet import GRADES, QUANTILES, Band, Incident, Snapshot, first_rows
+from healthsvc.fleet import GRADES, QUANTILES, Band, Snapshot, first_rows
 from healthsvc.publish.board import ServiceStatus
+from healthsvc.publish.domain_models import FleetAnswer
+from healthsvc.publish.domain_views import DomainView, actions_of
 from healthsvc.publish.metrics import expected_failures, place_names
 from healthsvc.publish.models import (
     AlertModel,
     ClassRisk,
-    FleetAnswer,
     GpuDetail,
     GpuSummary,
     HeldModel,
-    IncidentModel,
     StatusModel,
     WorkloadModel,
+    number,
 )
 from healthsvc.publish.times import horizon_label, timestamp
-
-
-def number(value: Any) -> float | None:
-    """NaN, and anything else that JSON cannot say, is null; at most 6 digits."""
-    return float(f"{value:.6g}") if math.isfinite(value) else None
 
 
 class SnapshotView:
@@ -44,6 +40,11 @@ class SnapshotView:
     def rows(self) -> Mapping[str, int]:
         """device_id -> row."""
         return first_rows(self.report.gpus)
+
+    @cached_property
+    def domains(self) -> DomainView:
+        """The same snapshot's domains and incidents."""
+        return DomainView(self.snapshot)
 
     @cached_property
     def hostnames(self) -> NDArray[np.str_]:
@@ -188,10 +189,10 @@ class SnapshotView:
         }
         return ClassRisk.model_validate(fields)
 
-    def fleet(self, status: ServiceStatus) -> FleetAnswer:
-        """The fleet in numbers."""
+    def fleet(self, status: ServiceStatus, firing: tuple[Alert, ...]) -> FleetAnswer:
+        """The fleet in numbers, its incidents with what the alerts say of them."""
         report = self.report
-        totals = expected_failures(report).tolist()
+        totals, actions = expected_failures(report).tolist(), actions_of(firing)
         fields = {
             "gpus": len(report.gpus),
             "bands": {band.label: int(np.count_nonzero(report.band == band)) for band in Band},
@@ -199,7 +200,7 @@ class SnapshotView:
                 name: dict(zip(self.horizons, row, strict=True))
                 for name, row in zip(report.classes, totals, strict=True)
             },
-            "incidents": [incident_model(incident) for incident in report.incidents],
+            "incidents": [self.domains.incident(each, actions) for each in self.domains.incidents()],
             "status": status_model(status, self.snapshot.trained_at_s),
             "as_of": self.as_of,
         }
@@ -219,22 +220,6 @@ def alert_model(alert: Alert) -> AlertModel:
 def held_model(alert: Alert, why: Held) -> HeldModel:
     """An alert that is held back."""
     return HeldModel(labels=dict(alert.labels), reason=why.value)
-
-
-def incident_model(incident: Incident) -> IncidentModel:
-    """A common-cause event."""
-    return IncidentModel(
-        id=incident.id,
-        layer=incident.layer,
-        domain=incident.domain,
-        state=incident.state,
-        alertname=incident.alertname,
-        cause=incident.cause,
-        onset=timestamp(incident.onset_s),
-        cleared=None if incident.cleared_s is None else timestamp(incident.cleared_s),
-        members=list(incident.members),
-        first_mover=incident.first_mover,
-    )
 
 
 def status_model(status: ServiceStatus, trained_at_s: float | None) -> StatusModel:

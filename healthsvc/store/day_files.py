@@ -33,13 +33,14 @@ class DayFiles:
     """The files of one kind.
 
     required: columns that every file has; check: raises ValueError or KeyError if an Arrow schema (its metadata) is not
-    of this kind; version: of the layout.
+    of this kind; version: of the layout; cure: what becomes of a day whose file is damaged, and what to do.
     """
 
     directory: Path
     required: tuple[str, ...]
     check: Callable[[Any], object] = lambda schema: None
     version: int = 1
+    cure: str = "Nothing to do: the day is fetched again while the server still has it"
 
     def path(self, day: int) -> Path:
         return self.directory / f"{day_name(day)}.parquet"
@@ -100,7 +101,7 @@ class DayFiles:
                 raise
             except (pa.ArrowException, OSError, ValueError, KeyError, _DamagedError) as failure:
                 why = str(failure)
-        set_aside(path, why, "Nothing to do: the day is fetched again while the server still has it")
+        set_aside(path, why, self.cure)
         return None
 
     def _checked(self, source: Any) -> Any:

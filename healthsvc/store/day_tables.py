@@ -10,11 +10,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from healthsvc.fleet import DailyLedger, EventLog, GpuId
+from healthsvc.fleet import ONSET_COVARIATES, DailyLedger, EventLog, GpuId, OnsetBins
 
 IDENTITY = tuple(field.name for field in fields(GpuId))
 COVERAGE = ("exposure_h", "completeness")
 EVENT_VALUES = {"start_s": np.float64, "end_s": np.float64, "kind": np.int16, "value": np.float64}
+BIN_VALUES = {"start_s": np.float64, "onset": np.bool_, "share": np.float32, "inlet_source": np.int8}
+ONSET_VERSION = 1  # raise it whenever the bins or a covariate of theirs are worked out in another way
+ONSET_FACTS = {b"healthsvc.onsets": json.dumps([ONSET_VERSION, *ONSET_COVARIATES]).encode()}
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,27 @@ def event_table(gpus: Sequence[GpuId], events: EventLog) -> Any:
     ids = pa.array([gpu.device_id for gpu in gpus], pa.string()).take(pa.array(events.row))
     values = {name: pa.array(getattr(events, name).astype(kind)) for name, kind in EVENT_VALUES.items()}
     return pa.table({"device_id": ids, **values})
+
+
+def bin_table(gpus: Sequence[GpuId], bins: OnsetBins) -> Any:
+    """One row a bin, one column a covariate."""
+    ids = pa.array([gpu.device_id for gpu in gpus], pa.string()).take(pa.array(bins.row))
+    values = {name: pa.array(getattr(bins, name).astype(kind)) for name, kind in BIN_VALUES.items()}
+    x = {name: pa.array(np.ascontiguousarray(bins.x[:, k])) for k, name in enumerate(ONSET_COVARIATES)}
+    return pa.table({"device_id": ids, **values, **x})
+
+
+def bins_in(table: Any, ids: Any) -> OnsetBins:
+    """The bins of a table, rows as in `ids`; those of other GPUs are left out."""
+    rows, known = rows_of(table, ids)
+    values = {name: table[name].to_numpy()[known].astype(kind) for name, kind in BIN_VALUES.items()}
+    x = np.stack([table[name].to_numpy()[known] for name in ONSET_COVARIATES], axis=1)
+    return OnsetBins(row=rows.astype(np.int32), x=x.astype(np.float32, copy=False), **values)
+
+
+def same_onsets(schema: Any) -> bool:
+    """Whether a file of bins was worked out as today."""
+    return all((schema.metadata or {}).get(key) == value for key, value in ONSET_FACTS.items())
 
 
 def replaced(old: Any, new: Any, ids: Any) -> Any:

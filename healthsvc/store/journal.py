@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 from healthsvc.fleet import DAY_S, Incident
 from healthsvc.store.atomic import set_aside
 from healthsvc.store.errors import StoreError, store_error
-from healthsvc.store.journal_tables import SCHEMA_VERSION, TABLES, alerts, incidents, schema_version
+from healthsvc.store.journal_tables import FROM_VERSION_2, SCHEMA_VERSION, TABLES, alerts, incidents, schema_version
 
 BUSY_TIMEOUT_MS = 5000
 INCIDENTS_KEPT_S = 90 * DAY_S  # after they were cleared
@@ -29,8 +29,8 @@ class Journal:
     """Alert state and incidents in a database; each save is one transaction.
 
     Opening creates what is missing. A damaged SQLite file is set aside with a warning and a fresh journal begun.
-    Raises StoreError if the database refuses, or if its tables are those of another version (none has been released
-    before this one, so there is nothing to convert). Close it, or use it as a context.
+    A journal of the version before is converted. Raises StoreError if the database refuses, or if its tables are those
+    of yet another version. Close it, or use it as a context.
     """
 
     def __init__(self, url: str | sa.URL) -> None:
@@ -102,6 +102,11 @@ class Journal:
         with self._transaction() as connection:
             schema_version.create(connection, checkfirst=True)
             found = connection.scalar(sa.select(sa.func.max(schema_version.c.version)))
+            if found == 2:
+                for statement in FROM_VERSION_2:
+                    connection.execute(sa.text(statement))
+                connection.execute(schema_version.update().values(version=SCHEMA_VERSION))
+                found = SCHEMA_VERSION
             if found not in (None, SCHEMA_VERSION):
                 raise StoreError(
                     self._where,

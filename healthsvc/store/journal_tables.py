@@ -6,7 +6,13 @@ from typing import Any
 
 import sqlalchemy as sa
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
+# What makes a journal of the version before into one of this.
+FROM_VERSION_2 = (
+    "ALTER TABLE incidents ADD COLUMN kind TEXT NOT NULL DEFAULT ''",
+    "ALTER TABLE incidents ADD COLUMN began_s FLOAT",
+    "ALTER TABLE incidents ADD COLUMN evidence TEXT NOT NULL DEFAULT ''",
+)
 
 
 class Json(sa.types.TypeDecorator[Any]):
@@ -53,4 +59,7 @@ incidents = sa.Table(
     sa.Column("members", Json, nullable=False),
     sa.Column("first_mover", sa.Text, nullable=False),
     sa.Column("last_true_s", sa.Float, nullable=False),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("began_s", sa.Float),
+    sa.Column("evidence", sa.Text, nullable=False),
 )

@@ -9,19 +9,26 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from healthsvc.fleet import DAY_S, DailyLedger, EventLog, Floats, GpuId, day_name
+from healthsvc.fleet import DAY_S, DailyLedger, EventLog, Floats, GpuId, OnsetBins, day_name
 from healthsvc.store.day_files import DayFiles
 from healthsvc.store.day_tables import (
+    BIN_VALUES,
     COVERAGE,
     EVENT_VALUES,
     IDENTITY,
+    ONSET_FACTS,
     DayFacts,
+    bin_table,
+    bins_in,
     daily_table,
     event_table,
     identities,
     replaced,
     rows_of,
+    same_onsets,
 )
+
+ONSETS_LOST = "Nothing to do: neighbours and margins are learned without that day"
 
 
 @dataclass(frozen=True)
@@ -38,8 +45,9 @@ class DayStatus:
 
 @dataclass(frozen=True)
 class Ledger:
-    """`ledger/YYYY-MM-DD.parquet` and `events/YYYY-MM-DD.parquet` under `directory`.
+    """`ledger/YYYY-MM-DD.parquet`, and `events/` and `onsets/` beside it, under `directory`.
 
+    A day counts once it has its ledger and its events; one without a file of onsets has no bins to learn from.
     definitions: {feature: hash of how it is computed today}; a column written under another hash is never mixed with
     today's numbers. One thread of one process writes (StateLock), any number may read meanwhile. Methods raise
     StoreError when the disk refuses; a damaged file is set aside with a warning and its day counts as missing.
@@ -56,24 +64,40 @@ class Ledger:
     def _events(self) -> DayFiles:
         return DayFiles(Path(self.directory) / "events", ("device_id", *EVENT_VALUES))
 
-    def write_day(self, day: int, daily: DailyLedger, events: EventLog, now_s: float, *, complete: bool = True) -> None:
-        """Add one day: `daily` has that one column, `events` the rows of `daily.gpus`.
+    @property
+    def _onsets(self) -> DayFiles:
+        return DayFiles(Path(self.directory) / "onsets", ("device_id", *BIN_VALUES), cure=ONSETS_LOST)
 
-        GPUs that the day has already are replaced, their events too; the others stay, so shards and retries just
-        follow one another. `complete=False` while shards are still to come: the day is listed by `incomplete_days`
-        until a write says otherwise. Columns of the others that are stale are dropped, never relabelled.
+    def write_day(
+        self,
+        day: int,
+        daily: DailyLedger,
+        events: EventLog,
+        now_s: float,
+        *,
+        complete: bool = True,
+        bins: OnsetBins = OnsetBins(),
+    ) -> None:
+        """Add one day: `daily` has that one column, `events` and `bins` the rows of `daily.gpus`.
+
+        GPUs that the day has already are replaced, their events and bins too; the others stay, so shards and retries
+        just follow one another. `complete=False` while shards are still to come: the day is listed by
+        `incomplete_days` until a write says otherwise. What is stale of the others is dropped, never relabelled.
         """
-        self._check(day, daily, events)
-        table, happened = daily_table(daily), event_table(daily.gpus, events)
+        self._check(day, daily, events, bins)
+        table, happened, drawn = daily_table(daily), event_table(daily.gpus, events), bin_table(daily.gpus, bins)
         facts = DayFacts(self.definitions, now_s, complete and not daily.unfinished)
         ids = table["device_id"]
-        old, old_events = self._daily.read(day), self._events.read(day)
+        old, old_events, old_bins = self._daily.read(day), self._events.read(day), self._onsets.read(day)
         if old is not None:
             stale = set(DayFacts.decode(old.schema).stale(self.definitions))
             table = replaced(old.select([n for n in old.column_names if n not in stale]), table, ids)
         if old_events is not None:
             happened = replaced(old_events, happened, ids)
-        # Events first: a day counts once it has both files, so a kill in between leaves a day to be retried.
+        if old_bins is not None and same_onsets(old_bins.schema):
+            drawn = replaced(old_bins, drawn, ids)
+        # The ledger last: a day counts once it has it and its events, so a kill in between leaves a day to be retried.
+        self._onsets.write(day, drawn.sort_by([("start_s", "ascending"), ("device_id", "ascending")]), ONSET_FACTS)
         self._events.write(day, happened.sort_by([("start_s", "ascending"), ("device_id", "ascending")]), {})
         self._daily.write(day, table.sort_by("device_id"), facts.encode())
 
@@ -107,6 +131,14 @@ class Ledger:
     def events_of(self, gpus: Sequence[GpuId], first_day: int, last_day: int) -> EventLog:
         """What happened to these GPUs in [first_day, last_day], in their rows; much less to read than whole days."""
         return self._happened(range(first_day, last_day + 1), pa.array([gpu.device_id for gpu in gpus], pa.string()))
+
+    def onset_bins(self, gpus: Sequence[GpuId], first_day: int, last_day: int) -> tuple[OnsetBins, ...]:
+        """The bins of these GPUs in [first_day, last_day], in their rows: one part a day, in order, of days that have
+        any. A day that was written before there were bins, or whose bins were worked out otherwise, has none."""
+        ids = pa.array([gpu.device_id for gpu in gpus], pa.string())
+        tables = (self._onsets.read(day) for day in range(first_day, last_day + 1))
+        parts = (bins_in(table, ids) for table in tables if table is not None and same_onsets(table.schema))
+        return tuple(part for part in parts if len(part))
 
     def status(self) -> list[DayStatus]:
         """Every day on disk, in order."""
@@ -150,14 +182,15 @@ class Ledger:
 
     def quarantined(self) -> list[Path]:
         """Damaged files that were set aside, in this run or an earlier one."""
-        return self._daily.quarantined() + self._events.quarantined()
+        return self._daily.quarantined() + self._events.quarantined() + self._onsets.quarantined()
 
     def drop_before(self, day: int) -> None:
         """Forget the days before `day`, damaged files included."""
         self._daily.drop_before(day)
         self._events.drop_before(day)
+        self._onsets.drop_before(day)
 
-    def _check(self, day: int, daily: DailyLedger, events: EventLog) -> None:
+    def _check(self, day: int, daily: DailyLedger, events: EventLog, bins: OnsetBins) -> None:
         """Mistakes of the caller; ValueError, because no operator can cure them."""
         if daily.days.tolist() != [day]:
             raise ValueError(f"ledger {day_name(day)}: daily.days is {daily.days.tolist()}; give that one day, [{day}]")
@@ -166,8 +199,10 @@ class Ledger:
             raise ValueError(f"ledger {day_name(day)}: no definition of {sorted(undefined)}; add them to definitions")
         if len({gpu.device_id for gpu in daily.gpus}) < len(daily.gpus):
             raise ValueError(f"ledger {day_name(day)}: a device_id occurs twice; merge its rows first")
-        if len(events) and not 0 <= events.row.min() <= events.row.max() < len(daily.gpus):
-            raise ValueError(f"ledger {day_name(day)}: events.row leaves 0..{len(daily.gpus) - 1}, the rows of daily")
+        for name, row in (("events", events.row), ("bins", bins.row)):
+            if len(row) and not 0 <= row.min() <= row.max() < len(daily.gpus):
+                last = len(daily.gpus) - 1
+                raise ValueError(f"ledger {day_name(day)}: {name}.row leaves 0..{last}, the rows of daily")
 
     def _union(self, span: range) -> tuple[GpuId, ...]:
         """Every GPU of the span once, with the labels of its newest day."""

@@ -102,4 +102,5 @@ def without_days(history: FleetHistory) -> FleetHistory:
 def cut(history: FleetHistory, columns: int) -> FleetHistory:
     """As it stood `columns` steps ago, with the log of today: what a back-test that walks the history hands over."""
     recent: FleetWindow = history.recent.columns(slice(None, -columns))
-    return replace(history, recent=recent)
+    around = {s: replace(each, values=each.values[:, :-columns]) for s, each in history.environment.items()}
+    return replace(history, recent=recent, environment=around)

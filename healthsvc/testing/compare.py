@@ -150,6 +150,11 @@ def pools_of(kind: str, topology: Topology, gpu_count: int) -> NDArray[np.bool_]
     pool = np.eye(gpu_count, dtype=bool)
     layers = {"none": (), "node": ("node",), "domain": LAYERS, "fleet": ()}[kind]
     for layer in layers:
-        group = topology.group(layer, gpu_count)
-        pool |= (group[:, None] == group[None, :]) & (group >= 0)[:, None]
+        pool |= shares(topology.group(layer, gpu_count))
     return pool | (kind == "fleet")
+
+
+def shares(group: NDArray[np.int32]) -> NDArray[np.bool_]:
+    """bool[gpu, gpu]: who is in the same group; group int32[gpu], -1 for none."""
+    same: NDArray[np.bool_] = (group[:, None] == group[None, :]) & (group >= 0)[:, None]
+    return same

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from healthsvc.fleet import EventLog, FleetHistory
+from healthsvc.fleet import NEIGHBOUR_LAYERS, EventLog, FleetHistory
 from healthsvc.forecasters.base import DomainForecaster, Forecaster, reads_events
 from healthsvc.testing.changes import alarmed, cut, shifted, silenced, struck, with_future
 from healthsvc.testing.compare import (
@@ -22,9 +22,10 @@ from healthsvc.testing.compare import (
     require_equal,
     said,
     said_anew,
+    shares,
 )
 
-PROBES = 40  # GPUs that the pool rule tries, one at a time
+PROBES = 56  # GPUs that the pool rule tries, one at a time
 Either = Forecaster | DomainForecaster
 
 
@@ -78,7 +79,8 @@ def _pools(
 ) -> Iterator[tuple[str, NDArray[np.bool_]]]:
     """Names, each with bool[gpu] of who may change what is said of it while the state stays as it is.
 
-    Of a GPU as `pools` says; of a domain the GPUs that stand in it.
+    Of a GPU as `pools` says; of a domain the GPUs that stand in it and those that share a member's node, rack or
+    cooling loop: neighbours may pull. Domains that no topology names are left out.
     """
     count = len(history.gpus)
     if of_gpus(forecaster):
@@ -86,10 +88,12 @@ def _pools(
         for row in rng.permutation(count)[:PROBES]:
             yield history.gpus[row].device_id, pool[row]
         return
+    near = np.logical_or.reduce([shares(history.topology.group(layer, count)) for layer in NEIGHBOUR_LAYERS])
     for domain in plain.names:
         layer, _, name = domain.partition(":")
-        number = history.topology.names[layer].index(name)
-        yield domain, history.topology.group(layer, count) == number
+        if layer in history.topology.names:
+            members = history.topology.group(layer, count) == history.topology.names[layer].index(name)
+            yield domain, members | near[members].any(axis=0)
 
 
 def whole_weeks_of_shift_change_nothing(forecaster: Either, history: FleetHistory, rng: np.random.Generator) -> None:

@@ -58,7 +58,7 @@ def _cast(count: int) -> Cast:
     return Cast(gpus, build_topology(gpus, Placement(places)), node == last, lost, hot)
 
 
-def example_history(rng: np.random.Generator, gpus: int = 32, days: int = 40) -> FleetHistory:
+def example_history(rng: np.random.Generator, gpus: int = 56, days: int = 40) -> FleetHistory:
     """Nodes of eight in racks of two and loops of four, `days` of ledger of which the last is today.
 
     One GPU drifts, one has correctable errors, one an uncorrectable past, one fell off the bus once; one node has

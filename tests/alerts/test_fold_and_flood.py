@@ -22,6 +22,61 @@ def test_members_of_an_open_incident_fold_under_it_for_the_thermal_class_only() 
     assert reasons(decision) == {Held.UNDER_INCIDENT}
 
 
+def test_a_member_that_degrades_by_heat_folds_too() -> None:
+    watched = with_probability(CALM, 0, "thermal", week=0.001, month=0.02)
+    alone = Cycles().run(watched, 3 * HOUR_S)
+    assert names(alone) == [("GpuDegrading", "thermal", "")]
+    decision = Cycles().run(replace(watched, incidents=(cooling_incident(("GPU-0000",)),)), 3 * HOUR_S)
+    assert (names(decision), reasons(decision)) == ([("CoolingIncident", "", "")], {Held.UNDER_INCIDENT})
+
+
+def test_nothing_folds_under_an_incident_at_watch_and_it_alerts_nobody() -> None:
+    watch = replace(cooling_incident(("GPU-0000",)), state="watch", alertname="")
+    hot = with_probability(CALM, 0, "thermal", week=0.3)
+    decision = Cycles().run(replace(hot, incidents=(watch,)), 3 * HOUR_S)
+    assert names(decision) == [("GpuFailurePredicted", "thermal", "T2")]
+    assert Cycles().run(replace(CALM, incidents=(watch,)), HOUR_S).firing == ()
+
+
+def test_a_member_that_does_not_calm_down_with_its_domain_gets_its_own_alert_then() -> None:
+    cycles = Cycles()
+    both = with_probability(with_probability(CALM, 0, "thermal", week=0.3), 1, "thermal", week=0.3)
+    members = ("GPU-0000", "GPU-0001")
+    cycles.run(replace(both, incidents=(cooling_incident(members),)), 4 * HOUR_S)
+    one_left = with_probability(CALM, 0, "thermal", week=0.3)
+    decision = cycles.once(replace(one_left, incidents=(cooling_incident(members, "cleared"),)))
+    assert [(a.alertname, a.labels.get("UUID")) for a in decision.firing] == [("GpuFailurePredicted", "GPU-0000")]
+    assert endings(decision) == ["cleared"]
+
+
+def test_an_incident_that_moves_to_a_wider_place_keeps_its_alert_and_tells_of_the_place_in_words() -> None:
+    cycles = Cycles()
+    opened = cooling_incident(("GPU-0000",))
+    (before,) = cycles.once(replace(CALM, incidents=(opened,))).firing
+    wider = replace(opened, layer="row", domain="row-7", members=("GPU-0000", "GPU-0001"), cause="warm supply")
+    decision = cycles.once(replace(CALM, incidents=(wider,)))
+    (after,) = decision.firing
+    assert (decision.resolved, after.key, dict(after.labels)) == ((), before.key, dict(before.labels))
+    assert after.annotations["summary"] == "2 GPUs of row row-7 are affected together."
+    assert after.annotations["description"] == "Common cause: warm supply."
+
+
+def test_an_incident_that_ends_in_another_one_ends_its_alert_and_the_other_goes_on() -> None:
+    cycles = Cycles()
+    node = replace(cooling_incident(("GPU-0000",)), id="inc-2", layer="node", domain="node0")
+    loop = cooling_incident(("GPU-0001",))
+    assert len(cycles.once(replace(CALM, incidents=(loop, node))).firing) == 2
+    ended = replace(node, state="cleared", cleared_s=cycles.now_s)
+    decision = cycles.once(replace(CALM, incidents=(loop, ended)))
+    assert endings(decision) == ["cleared"]
+    assert [alert.labels["domain"] for alert in decision.firing] == ["loop-a"]
+
+
+def test_a_power_brake_is_one_alert_of_the_facility_at_once() -> None:
+    power = replace(cooling_incident(("GPU-0000",)), alertname="FacilityPowerIncident", kind="power")
+    assert names(Cycles().once(replace(CALM, incidents=(power,)))) == [("FacilityPowerIncident", "", "")]
+
+
 def test_a_terminal_thermal_fact_does_not_fold_under_an_incident() -> None:
     failed = changed(CALM, "terminal", (0, 0), True)
     decision = Cycles().once(replace(failed, incidents=(cooling_incident(("GPU-0000",)),)))

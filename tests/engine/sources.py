@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from healthsvc.fleet import FleetHistory, FleetWindow, GpuId, Placement, PlaceSeries, Sighting, Signal
+from healthsvc.engine.joins import day_of
+from healthsvc.fleet import FleetHistory, FleetWindow, GpuId, OnsetBins, Placement, PlaceSeries, Sighting, Signal
 from healthsvc.telemetry.source import RawGrid, SourceError
 
 
@@ -141,6 +142,14 @@ def assert_same_window(one: FleetWindow, other: FleetWindow) -> None:
         np.testing.assert_array_equal(one.get(signal), other.get(signal), err_msg=signal.value)
 
 
+def assert_same_bins(one: OnsetBins, other: OnsetBins) -> None:
+    """The same bins in any order."""
+    orders = [np.lexsort((bins.row, bins.start_s)) for bins in (one, other)]
+    for name in ("row", "start_s", "onset", "share", "inlet_source", "x"):
+        columns = [getattr(bins, name)[order] for bins, order in zip((one, other), orders, strict=True)]
+        np.testing.assert_array_equal(columns[0], columns[1], err_msg=name)
+
+
 def assert_same_history(one: FleetHistory, other: FleetHistory) -> None:
     """Every part of both is equal, NaN where the other has NaN."""
     assert_same_window(one.recent, other.recent)
@@ -153,6 +162,9 @@ def assert_same_history(one: FleetHistory, other: FleetHistory) -> None:
         np.testing.assert_array_equal(getattr(one.daily, name)[:, known[0]], getattr(other.daily, name)[:, known[1]])
     for name in ("row", "start_s", "end_s", "kind", "value"):
         np.testing.assert_array_equal(getattr(one.events, name), getattr(other.events, name), name)
+    assert [day_of(part) for part in one.onset_bins] == [day_of(part) for part in other.onset_bins]
+    for part, twin in zip(one.onset_bins, other.onset_bins, strict=True):
+        assert_same_bins(part, twin)
     assert one.topology.names == other.topology.names
     for layer, group in one.topology.groups.items():
         np.testing.assert_array_equal(group, other.topology.groups[layer])

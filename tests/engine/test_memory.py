@@ -9,17 +9,29 @@ import numpy as np
 import pytest
 
 from healthsvc.engine.digest import digest_day
-from healthsvc.engine.joins import empty_ledger, joined_days
+from healthsvc.engine.joins import day_of, empty_ledger, joined_days
 from healthsvc.engine.memory import FleetMemory
 from healthsvc.engine.recall import recall
 from healthsvc.features.daily import definitions
 from healthsvc.features.facts import remembered
-from healthsvc.fleet import DAY_S, HOUR_S, DailyLedger, EventKind, Floats, GpuId, Placement, Signal
+from healthsvc.fleet import (
+    DAY_S,
+    HOUR_S,
+    ONSET_COVARIATES,
+    DailyLedger,
+    EventKind,
+    Floats,
+    GpuId,
+    OnsetBins,
+    Placement,
+    PlaceSeries,
+    Signal,
+)
 from healthsvc.store import Ledger, StoreError
 from healthsvc.telemetry.recorded import RecordedSource
 from healthsvc.telemetry.source import RawGrid, Source, SourceError
 from tests.engine.recordings import START_DAY, START_S, STEP_S, settings_for
-from tests.engine.sources import ArraySource, assert_same_history, by_device, steady_source
+from tests.engine.sources import ArraySource, assert_same_bins, assert_same_history, by_device, steady_source
 from tests.histories import make_daily, make_gpus
 
 
@@ -79,6 +91,10 @@ def test_a_day_lived_minute_by_minute_is_the_day_that_backfill_writes(
         np.testing.assert_array_equal(values, columns(other)[name], err_msg=name)
     for name in ("row", "start_s", "end_s", "kind", "value"):
         np.testing.assert_array_equal(getattr(events, name), getattr(others, name), err_msg=name)
+    parts, twins = (x.onset_bins(one.gpus, START_DAY + 5, START_DAY + 8) for x in (first, again))
+    assert len(parts) == len(twins) == 4
+    for part, twin in zip(parts, twins, strict=True):
+        assert_same_bins(part, twin)
 
 
 def test_a_memory_that_lived_on_is_the_memory_of_one_that_begins_now(
@@ -239,20 +255,61 @@ def test_a_day_read_again_is_what_a_restart_would_read(
     memory.roster = memory.roster.take(backwards)
     memory._renumber(backwards)
     digest_day(tiny, ledger, late, memory.now_s, STEP_S, 1024, tiny.placement())
-    memory.replace_day(late, *ledger.read(late, late))
+    written, events = ledger.read(late, late)
+    memory.replace_day(late, written, events, OnsetBins.joined(ledger.onset_bins(written.gpus, late, late)))
     column = memory.finished.days.tolist().index(late)
     np.testing.assert_allclose(memory.finished.completeness[:, column], 1.0)
     fresh = remember(patchy, ledger, memory.now_s)
     assert_same_history(memory.history().take(memory.roster.rows_of(fresh.gpus)), fresh.history())
 
 
-def test_days_beyond_the_training_span_are_forgotten(tiny: RecordedSource, ledger: Ledger) -> None:
+def test_a_restart_has_the_bins_that_the_memory_drew(tiny: RecordedSource, tmp_path: Path) -> None:
+    """Half of the fleet throttles on the last day, for want of flow; the roster is in another order than the ledger."""
+    ledger = backfilled(tiny, tmp_path, range(START_DAY + 7, START_DAY + 9))
+    memory = remember(tiny, ledger, START_S + 9.2 * DAY_S)
+    backwards = np.arange(len(memory.gpus))[::-1].astype(np.intp)
+    memory.roster = memory.roster.take(backwards)
+    memory._renumber(backwards)
+    run(memory, tiny, ledger, START_S + 10 * DAY_S)
+    history = memory.history()
+    assert [day_of(part) for part in history.onset_bins] == [START_DAY + day for day in (7, 8, 9)]
+    assert all(part is kept for part, kept in zip(memory.history().onset_bins, history.onset_bins, strict=True))
+    onsets = history.onset_bins[-1].where(history.onset_bins[-1].onset)
+    throttled = history.events.of(EventKind.THERMAL_THROTTLE).row
+    assert len(onsets) > 0
+    assert np.isin(onsets.row, throttled).all()
+    successor = remember(tiny, ledger, memory.now_s)
+    rows = memory.roster.rows_of(successor.gpus)
+    assert rows.tolist() != list(range(8))
+    for part, twin in zip(history.onset_bins, successor.history().onset_bins, strict=True):
+        assert_same_bins(part.take(rows), twin)
+
+
+def test_bins_of_gpus_that_left_leave_and_the_others_follow_their_rows(tiny: RecordedSource, tmp_path: Path) -> None:
+    ledger = backfilled(tiny, tmp_path, range(START_DAY + 8, START_DAY + 9))
+    memory = remember(tiny, ledger, START_S + 9.01 * DAY_S)
+    (before,) = memory.onset_bins
+    rows = np.array([6, 2, -1, 3])
+    memory.roster = replace(memory.roster, gpus=(*(memory.gpus[i] for i in (6, 2)), gpu("new"), memory.gpus[3]))
+    memory._renumber(rows)
+    (after,) = memory.onset_bins
+    for now, then in ((0, 6), (1, 2), (3, 3)):
+        own = before.row == then
+        np.testing.assert_array_equal(after.x[after.row == now], before.x[own])
+        assert own.any()
+    assert set(after.row.tolist()) == {0, 1, 3}
+
+
+def test_days_beyond_the_training_span_are_forgotten(tiny: RecordedSource, ledger: Ledger, tmp_path: Path) -> None:
     memory = remember(tiny, ledger, START_S + 1.9 * DAY_S)
     memory = short(memory, 7)
     memory.finished = replace(make_daily(memory.gpus, 9, {}), days=START_DAY - 8 + np.arange(9))
+    (part,) = remember(tiny, backfilled(tiny, tmp_path, range(START_DAY, START_DAY + 1)), memory.now_s).onset_bins
+    memory.onset_bins = tuple(replace(part, start_s=part.start_s + d * DAY_S) for d in range(-8, 1))
     memory.advance(tiny, START_S + 2.1 * DAY_S, ignore)
     memory.finish_days(ledger)
     assert memory.finished.days.tolist() == [START_DAY + d for d in range(-5, 2)]
+    assert [day_of(part) for part in memory.onset_bins] == [START_DAY + d for d in range(-5, 2)]
 
 
 # -- who comes and who goes -------------------------------------------------------------------------------------------
@@ -262,11 +319,31 @@ def gpu(device: str, slot: str = "", host: str = "n1") -> GpuId:
     return GpuId(device, host, "0", "NVIDIA H100 80GB HBM3", slot or f"slot-{device}")
 
 
+class CooledSource(ArraySource):
+    """Its nodes n1 and n2 have an inlet each and a loop each."""
+
+    def placement(self) -> Placement | None:
+        return Placement({"n1": {"cooling_loop": "l1"}, "n2": {"cooling_loop": "l2"}})
+
+
+def cooled(source: ArraySource) -> CooledSource:
+    """n1 with air of 25 degrees and all of its flow, n2 with 27 and 70 %; the inlets wander a little."""
+    wander = np.sin(source.times_s / 7200.0).astype(np.float32)
+    flow = np.array([[60.0], [42.0]], np.float32) + 0 * wander
+    inlet = np.array([[25.0], [27.0]], np.float32) + wander
+    surroundings = {
+        Signal.INLET: PlaceSeries("node", ("n1", "n2"), inlet),
+        Signal.COOLANT_FLOW: PlaceSeries("cooling_loop", ("l1", "l2"), flow),
+        Signal.RATED_COOLANT_FLOW: PlaceSeries("cooling_loop", ("l1", "l2"), 60 + 0 * flow),
+    }
+    return CooledSource(**{**vars(source), "environment": surroundings})
+
+
 def memory_through(
     source: ArraySource, ledger: Ledger, hours: float, departed_after_s: float = DAY_S, begin_h: float = 3.0
 ) -> FleetMemory:
     settings = settings_for(ledger.directory, departed_after_s=departed_after_s)
-    memory = recall(source, ledger, START_S + begin_h * HOUR_S, settings, None, ignore)
+    memory = recall(source, ledger, START_S + begin_h * HOUR_S, settings, source.placement(), ignore)
     return run(memory, source, ledger, START_S + hours * HOUR_S)
 
 
@@ -303,7 +380,7 @@ def test_a_day_keeps_what_a_gpu_did_that_left_before_its_end(device: str, slot: 
     until_s = START_S + 5.25 * HOUR_S
     gpus = (gpu("a"), gpu("old", "bus-1", "n2"), gpu(device, slot))
     there = {"old": (-np.inf, until_s), device: (until_s + 600, np.inf)}
-    source = steady_source(gpus, START_S, START_S + 2 * DAY_S, STEP_S, there)
+    source = cooled(steady_source(gpus, START_S, START_S + 2 * DAY_S, STEP_S, there))
     lived, walked = (
         Ledger(tmp_path / "lived", definitions()),
         backfilled(source, tmp_path, range(START_DAY, START_DAY + 1)),
@@ -321,6 +398,32 @@ def test_a_day_keeps_what_a_gpu_did_that_left_before_its_end(device: str, slot: 
         for log, e in ((one, events), (other, others))
     ]
     assert told[0] == told[1]
+    (part,), (twin,) = (ledger.onset_bins(other.gpus, START_DAY, START_DAY) for ledger in (lived, walked))
+    assert_same_bins(part, twin)
+    assert np.isin(np.arange(3), part.row).all()
+    inlet, flow = ONSET_COVARIATES.index("inlet_celsius"), ONSET_COVARIATES.index("flow_deficit_ratio")
+    gone = other.gpus.index(gpus[1])
+    assert twin.x[twin.row == gone, inlet] == pytest.approx(2, abs=1)
+    assert twin.x[twin.row == gone, flow] == pytest.approx(0.3)
+
+
+def test_the_bins_of_a_day_keep_those_of_a_gpu_that_was_swapped(tmp_path: Path) -> None:
+    """It leaves at once, in the middle of ten minutes that are not over yet."""
+    until_s = START_S + 5 * HOUR_S + 1200.0
+    gpus = (gpu("a"), gpu("old", "bus-1", "n2"), gpu("new", "bus-1", "n2"))
+    there = {"old": (-np.inf, until_s), "new": (until_s, np.inf)}
+    source = cooled(steady_source(gpus, START_S, START_S + 2 * DAY_S, STEP_S, there))
+    lived, walked = (
+        Ledger(tmp_path / "lived", definitions()),
+        backfilled(source, tmp_path, range(START_DAY, START_DAY + 1)),
+    )
+    memory_through(source, lived, 24.5)
+    (one, _), (other, _) = (ledger.read(START_DAY, START_DAY) for ledger in (lived, walked))
+    assert one.gpus == other.gpus
+    np.testing.assert_array_equal(one.get("inlet_q95_celsius"), other.get("inlet_q95_celsius"))
+    (part,), (twin,) = (ledger.onset_bins(one.gpus, START_DAY, START_DAY) for ledger in (lived, walked))
+    assert_same_bins(part, twin)
+    assert twin.start_s[twin.row == one.gpus.index(gpus[1])].max() == START_S + 5 * HOUR_S + 600.0
 
 
 def test_what_a_gpu_did_after_midnight_is_kept_when_an_outage_hides_the_midnight(tmp_path: Path) -> None:

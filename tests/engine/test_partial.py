@@ -10,6 +10,7 @@ import structlog
 from numpy.typing import NDArray
 
 from healthsvc.engine.digest import days_to_walk, digest_day
+from healthsvc.engine.joins import day_of
 from healthsvc.engine.memory import FleetMemory
 from healthsvc.engine.partial import RETRIED_DAYS, partial_days, without_days
 from healthsvc.engine.recall import recall
@@ -126,6 +127,7 @@ def test_a_history_without_some_days_has_no_numbers_and_no_events_of_theirs(tmp_
     kind = np.full(4, EventKind.LOST, np.int16)
     log = EventLog(np.zeros(4, np.int32), start_s, np.full(4, OPEN), kind, np.zeros(4))
     history = replace(history, events=log)
+    assert [day_of(part) for part in history.onset_bins] == [START_DAY, START_DAY + 1]
     left = without_days(history, {START_DAY + 1})
     assert left.events.start_s.tolist() == start_s[[0, 3]].tolist()
     column = history.daily.days.tolist().index(START_DAY + 1)
@@ -136,6 +138,9 @@ def test_a_history_without_some_days_has_no_numbers_and_no_events_of_theirs(tmp_
     for name, values in left.daily.features.items():
         assert np.isnan(values[:, column]).all(), name
         np.testing.assert_array_equal(values[:, others], history.daily.features[name][:, others])
+    assert left.onset_bins == history.onset_bins[:1]
+    only_bins = replace(history, events=EventLog(), daily=replace(history.daily, days=history.daily.days - 99))
+    assert without_days(only_bins, {START_DAY}).onset_bins == history.onset_bins[1:]
     assert without_days(history, ()) is history
     assert without_days(history, {START_DAY + 99}) is history
 

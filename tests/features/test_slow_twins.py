@@ -14,7 +14,7 @@ from healthsvc.features.resistance import peer_ratio
 from healthsvc.features.trend import TrendSpec, filter_trend
 from healthsvc.features.windows import Summaries
 from healthsvc.fleet import DAY_S, EventKind
-from healthsvc.forecasters.throttling_cascade import at_least
+from healthsvc.forecasters.throttling.counting import at_least
 from healthsvc.telemetry.framing.grid import increments
 from tests import naive
 from tests.histories import NOW_S, as_float, as_maybe, make_events, make_gpus, random_floats

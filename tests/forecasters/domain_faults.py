@@ -108,7 +108,7 @@ class FirstRowDecides(AlteredDomains):
 class FleetHeats(AlteredDomains):
     def alter(self, forecast: DomainForecast, history: FleetHistory) -> DomainForecast:
         warmth = np.nan_to_num(history.recent.last(Signal.GPU_TEMPERATURE)).sum()
-        return dimmed(forecast, 1.0 - warmth / 1e6)
+        return dimmed(forecast, 1.0 - warmth / 1e5)
 
 
 @breaks(conduct_rules.gpus_outside_the_pool_change_nothing)

@@ -10,7 +10,14 @@ import numpy as np
 import pytest
 
 from healthsvc.features.daily import DAILY_FEATURES
-from healthsvc.fleet import LIVENESS, THERMAL_THROTTLE_SOURCES, EventKind, FleetHistory, Floats, Signal
+from healthsvc.fleet import (
+    LIVENESS,
+    THERMAL_THROTTLE_SOURCES,
+    EventKind,
+    FleetHistory,
+    Floats,
+    Signal,
+)
 from healthsvc.testing import (
     DOMAIN_RULES,
     RULES,
@@ -114,7 +121,7 @@ def test_an_example_too_small_for_its_cast_is_refused(gpus: int, days: int) -> N
         example_history(np.random.default_rng(0), gpus, days)
 
 
-READS_AS_EVENTS = {
+READS_ELSEWHERE = {
     "memory": {
         Signal.XID,
         Signal.DBE_AGGREGATE,
@@ -125,14 +132,25 @@ READS_AS_EVENTS = {
         Signal.REMAP_PENDING,
     },
     "device_loss": {Signal.XID, *LIVENESS},
-    "throttling": {*THERMAL_THROTTLE_SOURCES, Signal.CLOCK_EVENT_REASONS},
+    "throttling": {
+        *THERMAL_THROTTLE_SOURCES,
+        Signal.CLOCK_EVENT_REASONS,
+        # And by its parts, heat_path and the ten minutes of features.onset_bins; what surrounds a place is no signal of
+        # a GPU, and nobody is worse off for air without coolant.
+        Signal.GPU_TEMPERATURE,
+        Signal.POWER,
+        Signal.ENERGY,
+        Signal.POWER_LIMIT,
+        Signal.GPU_MAX_OPERATING_LIMIT,
+        Signal.GPU_TEMPERATURE_MARGIN,
+    },
 }
 
 
 @pytest.mark.parametrize("forecaster", [*FORECASTERS, *DOMAIN_FORECASTERS], ids=lambda f: f.name)
 def test_a_forecaster_names_the_signals_that_it_reads_and_no_others(forecaster: Any) -> None:
-    """It reads what its code names outside of the two declarations, what its ledger columns are made from, and what
-    the events of its class are seen in."""
+    """It reads what its code names outside of the two declarations, what its ledger columns are made from, what the
+    events of its class are seen in, and what its parts read."""
     declarations = ("requires", "uses")
     body = ast.parse(textwrap.dedent(inspect.getsource(type(forecaster)))).body[0]
     assert isinstance(body, ast.ClassDef)
@@ -147,5 +165,5 @@ def test_a_forecaster_names_the_signals_that_it_reads_and_no_others(forecaster: 
     read |= {
         signal for name in texts & DAILY_FEATURES.keys() for group in DAILY_FEATURES[name].requires for signal in group
     }
-    read |= READS_AS_EVENTS.get(forecaster.failure_class, set())
+    read |= READS_ELSEWHERE.get(forecaster.failure_class, set())
     assert read == frozenset().union(*forecaster.requires, forecaster.uses)

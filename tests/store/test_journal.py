@@ -94,14 +94,38 @@ def test_an_incident_is_forgotten_ninety_days_after_it_was_cleared(url: Any) -> 
         assert {incident.id for incident in journal.load_incidents()} == {"i1", "late"}
 
 
-@pytest.mark.parametrize("version", [1, 3])
+def test_a_journal_of_the_version_before_is_converted_and_keeps_its_incidents(url: Any) -> None:
+    """The tables as version 2 made them."""
+    Path(url.database).parent.mkdir(parents=True)
+    with sqlite3.connect(url.database) as connection:
+        connection.executescript(
+            """
+            CREATE TABLE schema_version (version INTEGER NOT NULL PRIMARY KEY);
+            INSERT INTO schema_version VALUES (2);
+            CREATE TABLE incidents (id TEXT NOT NULL PRIMARY KEY, layer TEXT NOT NULL, domain TEXT NOT NULL,
+                state TEXT NOT NULL, alertname TEXT NOT NULL, cause TEXT NOT NULL, onset_s FLOAT NOT NULL,
+                cleared_s FLOAT, members TEXT NOT NULL, first_mover TEXT NOT NULL, last_true_s FLOAT NOT NULL);
+            INSERT INTO incidents VALUES ('i1', 'cooling_loop', 'loop3', 'active', 'CoolingIncident', 'flow', 10.0,
+                NULL, '["GPU-a", "GPU-b"]', 'GPU-b', 0.0);
+            """
+        )
+    connection.close()
+    later = replace(LOOP, id="i2", onset_s=20.0, kind="flow", began_s=5.0, evidence="the flow moved first")
+    with Journal(url) as journal:
+        assert journal.load_incidents() == (LOOP,)
+        journal.save_incidents([later])
+    with Journal(url) as journal:
+        assert journal.load_incidents() == (LOOP, later)
+
+
+@pytest.mark.parametrize("version", [1, 4])
 def test_a_journal_with_other_tables_is_refused_and_left_alone(url: Any, version: int) -> None:
     with Journal(url):
         pass
     with sqlite3.connect(url.database) as connection:
         connection.execute("UPDATE schema_version SET version = ?", (version,))
     connection.close()
-    with pytest.raises(StoreError, match=rf"schema {version} .* knows 2\. Run the version that wrote it"):
+    with pytest.raises(StoreError, match=rf"schema {version} .* knows 3\. Run the version that wrote it"):
         Journal(url)
     assert [p.name for p in Path(url.database).parent.glob("*.corrupt-*")] == []
 
