@@ -31,7 +31,9 @@ class DomainModel(Answer):
     expected_lost_gpu_hours: float | None = Field(description="within the second horizon")
     watch: bool = Field(description="worth a look, though no alert")
     inferred: bool = Field(description="guessed from how its nodes move together; nobody named it")
-    incident: str | None = Field(description="id of the incident that is open on this very domain")
+    incident: str | None = Field(
+        description="id of the incident that is open on it, or on a wider place of all its members"
+    )
     workloads: list[WorkloadModel] = Field(description="pods on its GPUs, by name; not all if there are many")
     workloads_total: int
 

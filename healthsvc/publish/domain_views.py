@@ -40,9 +40,23 @@ class DomainView:
         return tuple(found[i] for i in order.tolist())
 
     @cached_property
-    def open_incidents(self) -> dict[tuple[str, str], str]:
-        """(layer, domain) -> id of the incident on it; of several the one that is further on."""
-        return {(each.layer, each.domain): each.id for each in reversed(self.incidents()) if each.state != "cleared"}
+    def _open(self) -> list[Incident]:
+        """What is further on comes last."""
+        return [each for each in reversed(self.incidents()) if each.state != "cleared"]
+
+    @cached_property
+    def _incident_on(self) -> dict[tuple[str, str], str]:
+        return {(each.layer, each.domain): each.id for each in self._open}
+
+    @cached_property
+    def _incident_of(self) -> dict[str, str]:
+        """device_id -> id of the incident that it is in."""
+        return {member: each.id for each in self._open for member in each.members}
+
+    def _incident(self, place: tuple[str, str], members: Iterable[str]) -> str | None:
+        """Id of the open incident on this place, or of the one that holds all its members."""
+        held = {self._incident_of.get(member) for member in members}
+        return self._incident_on.get(place) or (held.pop() if len(held) == 1 else None)
 
     def select(self, layer: str | None, least: float) -> list[tuple[DomainForecast, int]]:
         """Domains of this layer whose P(at least 3 throttle) within two hours is known and at least this; 0: all."""
@@ -59,7 +73,8 @@ class DomainView:
         horizons = [horizon_label(horizon_s) for horizon_s in forecast.horizons_s]
         chances = forecast.probability_at_least_k[row].tolist()
         gpus = self.report.gpus
-        pods = self._pods(gpus[member].device_id for member in forecast.members[row].tolist())
+        members = [gpus[member].device_id for member in forecast.members[row].tolist()]
+        pods = self._pods(members)
         return DomainModel(
             layer=layer,
             domain=name,
@@ -72,7 +87,7 @@ class DomainView:
             expected_lost_gpu_hours=number(forecast.expected_lost_gpu_hours[row]),
             watch=bool(forecast.watch[row]),
             inferred=bool(forecast.inferred[row]),
-            incident=self.open_incidents.get((layer, name)),
+            incident=self._incident((layer, name), members),
             workloads=pods[:MOST_LISTED],
             workloads_total=len(pods),
         )

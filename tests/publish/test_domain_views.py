@@ -93,7 +93,7 @@ def test_a_domain_shows_its_chances_its_pods_and_its_incident() -> None:
     assert (loop["watch"], loop["inferred"]) == (False, False)
     assert [pod["pod"] for pod in loop["workloads"]] == ['llm "8b"', "quiet-0"]
     assert loop["workloads_total"] == 2
-    assert (loop["incident"], node["incident"]) == ("inc-1", None)
+    assert (loop["incident"], node["incident"]) == ("inc-1", "inc-1")  # the node's GPUs are all of the loop's
     assert node["probability"]["3"] == {"30m": None, "2h": None, "24h": None}
     assert node["probability"]["1"]["30m"] == 0.2
 
