@@ -12,16 +12,16 @@ def at_least(p: Numbers, certain: NDArray[np.int64]) -> Numbers:
     """P(count >= k) for k = 1..3 [domain, k, horizon] from independent chances p [domain, member, horizon] on top of
     `certain` members [domain]. Exact Poisson-binomial: only P(0), P(1), P(2) are needed.
     """
-    none = np.zeros_like(p[:, 0])
-    exactly = [np.ones_like(none), none.copy(), none.copy()]
-    for member in range(p.shape[1]):  # over members of the largest domain, not over GPUs
-        q = p[:, member]
-        exactly = [
-            exactly[0] * (1 - q),
-            exactly[1] * (1 - q) + exactly[0] * q,
-            exactly[2] * (1 - q) + exactly[1] * q,
-        ]
-    below = np.cumsum(np.stack([none, *exactly], axis=1), axis=1)  # P(more than certain by fewer than j), j = 0..3
+    nobody = np.zeros((len(p), 1, p.shape[2]))  # so that a domain without members has one that never does
+    p = np.concatenate([p, nobody], axis=1)
+    exactly = [1.0 - p, p, np.zeros_like(p)]  # P(0), P(1), P(2) of each member alone
+    while exactly[0].shape[1] > 1:  # of two halves together, until one is left: log2 of the largest domain
+        half = exactly[0].shape[1] // 2
+        (a0, a1, a2), (b0, b1, b2) = ([e[:, part] for e in exactly] for part in (slice(half), slice(half, 2 * half)))
+        odd = [e[:, 2 * half :] for e in exactly]
+        both = (a0 * b0, a0 * b1 + a1 * b0, a0 * b2 + a1 * b1 + a2 * b0)
+        exactly = [np.concatenate([e, rest], axis=1) for e, rest in zip(both, odd, strict=True)]
+    below = np.cumsum(np.concatenate([nobody, *exactly], axis=1), axis=1)  # P(fewer than j beyond certain), j = 0..3
     needed = np.clip(np.arange(1, LEAST_MEMBERS + 1)[None, :] - certain[:, None], 0, LEAST_MEMBERS)
     return np.clip(1.0 - np.take_along_axis(below, needed[:, :, None], axis=1), 0.0, 1.0)
 

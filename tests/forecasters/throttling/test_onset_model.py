@@ -313,3 +313,14 @@ def test_hotter_is_never_safer_and_less_flow_neither(
     cool, warm, dry = model.log_odds(x, np.zeros(3), 12.0)
     assert warm >= cool - ROUNDING
     assert dry >= cool - ROUNDING
+
+
+def test_of_a_calm_site_most_bins_are_left_out_and_the_rate_is_as_if_they_were_not() -> None:
+    bins = some_bins(150_000, 31, base=-6.0, effects=np.zeros(len(TRUE)))
+    bins = replace(bins, x=np.where(np.arange(len(TRUE)) == MARGIN, bins.x, usual(len(bins))).astype(np.float32))
+    onsets = int(bins.onset.sum())
+    assert 300 < onsets < 400, "so that fifty controls an onset are far fewer than there are"
+    model = fitted(bins)
+    at_usual = model.log_odds(model.usual[None].astype(np.float32), np.zeros(1), 0.0)
+    assert np.exp(at_usual[0]) == pytest.approx(onsets / (len(bins) - onsets), rel=0.25)
+    assert model.onsets == onsets
