@@ -55,6 +55,7 @@ def shipped_domain_forecasters(priors: Mapping[str, Prior]) -> tuple[DomainForec
             base_onsets_per_gpu_year=cascade["rates"]["onsets_per_gpu_year"],
             prior_gpu_years=cascade["rates"]["gpu_years"],
             goes_on=cascade["going_on"]["exponent"],
+            likeness=cascade["likeness"]["shape"],
             joint=JointPrior(
                 cascade["joint"]["events_per_domain_year"],
                 cascade["joint"]["domain_years"],

@@ -46,7 +46,8 @@ MOST_SIMULATED = 200  # domains a cycle, those with most members within reach fi
 
 @dataclass(frozen=True)
 class ThrottlingCascade:
-    """See the module. goes_on: the exponent of how long a failing lasts once it has begun, see simulation."""
+    """See the module. goes_on: the exponent of how long a failing lasts once it has begun, see simulation; likeness:
+    how alike GPUs of the same covariates are, see outlook."""
 
     name: ClassVar[str] = "throttling_cascade"
     failure_class: ClassVar[str] = "throttling"
@@ -67,6 +68,7 @@ class ThrottlingCascade:
     base_onsets_per_gpu_year: float
     prior_gpu_years: float
     goes_on: float
+    likeness: float
     joint: JointPrior
     onsets: OnsetPrior
 
@@ -96,7 +98,7 @@ class ThrottlingCascade:
         model = OnsetModel.from_arrays(state)
         fleet_rate = float(state["fleet_onset_rate_per_day"])
         rate = aligned(state, "onset_rate_per_day", history.gpus, fleet_rate).astype(np.float64)
-        now = outlook(history, model, rate, HORIZONS_S)
+        now = outlook(history, model, rate, HORIZONS_S, self.likeness)
         tables = [_observed(table, now.seen) for table in domains_of(history)]
         rows = [table.table for table in tables]
         joint = [rates_of(state, table.layer, table.names, self.joint) for table in tables]
